@@ -1,0 +1,75 @@
+//! Why something failed, and whether trying again can help.
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Millis;
+
+/// What kind of failure it was; the outside reads these names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ErrorType {
+    Validation,
+    Conflict,
+    Network,
+    Timeout,
+    Unavailable,
+    Business,
+    /// A result that cannot be serialised, or is too large to keep.
+    Persistence,
+    Determinism,
+    Expired,
+    CrashLoop,
+    Unknown,
+}
+
+impl ErrorType {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ErrorType::Validation => "VALIDATION",
+            ErrorType::Conflict => "CONFLICT",
+            ErrorType::Network => "NETWORK",
+            ErrorType::Timeout => "TIMEOUT",
+            ErrorType::Unavailable => "UNAVAILABLE",
+            ErrorType::Business => "BUSINESS",
+            ErrorType::Persistence => "PERSISTENCE",
+            ErrorType::Determinism => "DETERMINISM",
+            ErrorType::Expired => "EXPIRED",
+            ErrorType::CrashLoop => "CRASH_LOOP",
+            ErrorType::Unknown => "UNKNOWN",
+        }
+    }
+}
+
+/// One failure of one attempt, as the stage reported it or as the engine saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub error_type: ErrorType,
+    /// Never empty: a failure without words is named after its type.
+    pub reason: String,
+    pub retryable: bool,
+    /// The other side asked for at least this much time (`Retry-After`).
+    pub retry_after: Option<Millis>,
+}
+
+impl Failure {
+    pub fn retryable(error_type: ErrorType, reason: impl Into<String>) -> Self {
+        Self::new(error_type, reason, true)
+    }
+
+    pub fn fatal(error_type: ErrorType, reason: impl Into<String>) -> Self {
+        Self::new(error_type, reason, false)
+    }
+
+    fn new(error_type: ErrorType, reason: impl Into<String>, retryable: bool) -> Self {
+        let mut reason = reason.into();
+        if reason.trim().is_empty() {
+            reason = error_type.as_str().to_owned();
+        }
+        Self { error_type, reason, retryable, retry_after: None }
+    }
+
+    pub fn after(mut self, wait: Millis) -> Self {
+        self.retry_after = Some(wait);
+        self
+    }
+}

@@ -1,0 +1,162 @@
+//! Names that the outside holds on to: checked once, where they enter, and cheap to clone after that.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// What is wrong with a name, in words for the person who typed it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidName {
+    #[error("{what} is empty; expected a letter or digit first, then up to 127 of letters, digits, `.`, `_`, `-`")]
+    Empty { what: &'static str },
+    #[error("{what} `{name}` has {length} characters; at most 128 are allowed")]
+    TooLong { what: &'static str, name: String, length: usize },
+    #[error("{what} `{name}` may not contain {found:?}; allowed are letters, digits, `.`, `_`, `-`, and a letter or digit first")]
+    Character { what: &'static str, name: String, found: char },
+    #[error("tenant has {length} bytes; at most 256 are allowed")]
+    TenantTooLong { length: usize },
+    #[error("tenant {tenant:?} may not contain control characters")]
+    TenantControl { tenant: String },
+    #[error("tenant is empty; leave it out for a task that needs no lock")]
+    TenantEmpty,
+}
+
+fn check_name(what: &'static str, name: &str) -> Result<(), InvalidName> {
+    if name.is_empty() {
+        return Err(InvalidName::Empty { what });
+    }
+    let bad = name
+        .chars()
+        .enumerate()
+        .find(|(i, c)| !(c.is_ascii_alphanumeric() || (*i > 0 && matches!(c, '.' | '_' | '-'))));
+    if let Some((_, found)) = bad {
+        return Err(InvalidName::Character { what, name: shorten(name), found });
+    }
+    if name.len() > 128 {
+        return Err(InvalidName::TooLong { what, name: shorten(name), length: name.len() });
+    }
+    Ok(())
+}
+
+fn check_tenant(tenant: &str) -> Result<(), InvalidName> {
+    if tenant.is_empty() {
+        return Err(InvalidName::TenantEmpty);
+    }
+    if tenant.len() > 256 {
+        return Err(InvalidName::TenantTooLong { length: tenant.len() });
+    }
+    if tenant.chars().any(char::is_control) {
+        return Err(InvalidName::TenantControl { tenant: shorten(tenant) });
+    }
+    Ok(())
+}
+
+/// A name long enough to recognise, short enough for an error line.
+fn shorten(name: &str) -> String {
+    if name.chars().count() <= 40 { name.to_owned() } else { name.chars().take(37).chain("...".chars()).collect() }
+}
+
+macro_rules! name_type {
+    ($(#[$doc:meta])* $name:ident, $check:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            pub fn parse(text: impl AsRef<str>) -> Result<Self, InvalidName> {
+                let text = text.as_ref();
+                $check(text)?;
+                Ok(Self(text.into()))
+            }
+
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&*self.0, f)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = InvalidName;
+            fn try_from(text: String) -> Result<Self, InvalidName> {
+                Self::parse(text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> String {
+                name.0.as_ref().to_owned()
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        // Lets a map keyed by the name be asked with a `&str`.
+        impl std::borrow::Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+    };
+}
+
+name_type!(
+    /// A plan's id, unique in its store.
+    PlanId,
+    |text: &str| check_name("plan id", text)
+);
+name_type!(
+    /// A task's id, unique in its store.
+    TaskId,
+    |text: &str| check_name("task id", text)
+);
+name_type!(
+    /// A stage's name, unique in its task.
+    StageName,
+    |text: &str| check_name("stage name", text)
+);
+name_type!(
+    /// What two tasks may not hold at once.
+    Tenant,
+    check_tenant
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_starts_with_a_letter_or_digit_and_has_128_characters_at_most() {
+        for good in ["a", "0", "A.b_c-d", &"x".repeat(128)] {
+            assert!(TaskId::parse(good).is_ok(), "{good}");
+        }
+        for bad in ["", "-a", ".a", "_a", "a/b", "../a", "a b", "a\0", "é", &"x".repeat(129)] {
+            assert!(TaskId::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_tenant_is_any_text_of_256_bytes_without_control_characters() {
+        assert!(Tenant::parse("租户 001/eu").is_ok());
+        assert!(Tenant::parse("x".repeat(256)).is_ok());
+        for bad in ["", "a\nb", "\u{7f}", &"x".repeat(257)] {
+            assert!(Tenant::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The rules of Milepost, and nothing else: ids, plans, tasks, what may happen to them, and how long to wait.
+//!
+//! Pure: no clock, no randomness, no I/O, no async. What the world supplies comes in as arguments.
+
+pub mod failure;
+pub mod id;
+pub mod plan;
+pub mod retry;
+pub mod template;
+pub mod time;

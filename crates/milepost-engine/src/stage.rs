@@ -1,0 +1,111 @@
+//! The seam to the work itself: a stage kind gets one call per attempt and answers with one outcome.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use milepost_core::failure::Failure;
+use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
+use milepost_core::retry::RetryPolicy;
+use milepost_core::time::Millis;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+/// Something a stage can be: `run`, `http`, `noop`, or what a program registers under a name of its own.
+///
+/// All stages of one task are polled by that task's own future: a kind that computes for long moves that to
+/// `spawn_blocking`, and a kind that starts something outside ends it when `call.cancel` fires.
+#[async_trait]
+pub trait StageKind: Send + Sync {
+    /// Says what is wrong with `with` before a plan is accepted. Templates in it are not rendered yet.
+    fn check(&self, with: &Value) -> Result<(), String> {
+        let _ = with;
+        Ok(())
+    }
+
+    async fn run(&self, call: StageCall) -> Outcome;
+}
+
+/// One attempt at one stage.
+#[derive(Debug, Clone)]
+pub struct StageCall {
+    pub plan: PlanId,
+    pub task: TaskId,
+    pub tenant: Option<Tenant>,
+    pub stage: StageName,
+    /// From 1.
+    pub attempt: u32,
+    /// True when this call undoes the stage.
+    pub rollback: bool,
+    pub input: Arc<Value>,
+    /// The shell text of `run:`, verbatim.
+    pub script: Option<Arc<str>>,
+    /// Parameters, templates rendered.
+    pub with: Value,
+    pub retry: Arc<RetryPolicy>,
+    /// The attempt's time limit, which the engine enforces; here for kinds that can pass it on.
+    pub timeout: Option<Millis>,
+    /// Fires when the attempt is to end now: timeout, cancel, or the node is going down at once.
+    pub cancel: CancellationToken,
+    pub reporter: Reporter,
+}
+
+impl StageCall {
+    /// The same for every attempt, so that the other side can tell a repetition from a new request.
+    pub fn idempotency_key(&self) -> String {
+        let suffix = if self.rollback { "/rollback" } else { "" };
+        format!("{}/{}{suffix}", self.task, self.stage)
+    }
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    Success { outputs: Map<String, Value> },
+    Skip { reason: String },
+    Failure(Failure),
+}
+
+impl Outcome {
+    pub fn success() -> Self {
+        Outcome::Success { outputs: Map::new() }
+    }
+}
+
+/// Where an attempt tells how far it is and what it printed, for people to see while it runs.
+#[derive(Clone)]
+pub struct Reporter {
+    sink: Arc<dyn ReportSink>,
+}
+
+impl Reporter {
+    pub fn new(sink: Arc<dyn ReportSink>) -> Self {
+        Self { sink }
+    }
+
+    pub fn progress(&self, progress: Progress) {
+        self.sink.progress(progress);
+    }
+
+    /// Output as it came, in pieces of any size; the sink bounds what it keeps.
+    pub fn output(&self, bytes: &[u8]) {
+        self.sink.output(bytes);
+    }
+}
+
+impl std::fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Reporter")
+    }
+}
+
+/// `done` of `total`; a total of 0 is not known yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Progress {
+    pub done: u64,
+    pub total: u64,
+}
+
+pub trait ReportSink: Send + Sync {
+    fn progress(&self, progress: Progress);
+    fn output(&self, bytes: &[u8]);
+}
