@@ -6,5 +6,6 @@ pub mod failure;
 pub mod id;
 pub mod plan;
 pub mod retry;
+pub mod task;
 pub mod template;
 pub mod time;

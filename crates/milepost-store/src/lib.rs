@@ -1,1 +1,17 @@
-//! Contents page.
+//! What lasts: the one seam to storage, its contract as a conformance suite, and the backends side by side.
+
+mod error;
+mod model;
+mod store;
+
+pub mod conformance;
+pub mod memory;
+pub mod sqlite;
+
+pub use error::{BoxError, Clash, StoreError};
+pub use model::{
+    ClaimRequest, Claimed, Commit, Committed, Difference, EventQuery, Holder, LeaseChange, LockRow, LogChunk, LogQuery,
+    Note, Page, PlanChange, PlanQuery, PlanRow, Position, Resubmit, Start, StoreStats, StoredEvent, StoredTask,
+    Submission, Submitted, TaskQuery, TaskRef, TaskRow, TasksOf, Wake,
+};
+pub use store::Store;

@@ -1,0 +1,301 @@
+//! What each event leaves behind: `apply` folded over a log is the task.
+
+use crate::id::StageName;
+use crate::time::Timestamp;
+
+use super::event::{Event, Record};
+use super::state::{FAILURE_HISTORY, FailureInfo, StageState, Task, TaskFailure, Undo};
+use super::status::{StageStatus, TaskStatus};
+
+/// A log that no sequence of decisions can have written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("event {sequence} ({event}) cannot happen to a task that is {status}")]
+pub struct CorruptLog {
+    pub sequence: u64,
+    pub event: &'static str,
+    pub status: TaskStatus,
+}
+
+/// The transition table: what an event makes of a status. None: it cannot happen there.
+pub fn next_status(status: TaskStatus, interrupted: bool, event: &Event) -> Option<TaskStatus> {
+    use TaskStatus::{
+        Cancelled, Completed, Failed, Paused, Pending, RolledBack, RollbackFailed, RollingBack, Running,
+    };
+    match event {
+        Event::TaskCreated {} => None,
+        Event::TaskStarted { .. } => (status == Pending).then_some(Running),
+        Event::StageStarted { rollback: false, .. }
+        | Event::StageCompleted { .. }
+        | Event::StageSkipped { .. }
+        | Event::StageFailed { rollback: false, .. }
+        | Event::RetryScheduled { rollback: false, .. }
+        | Event::PauseRequested { .. } => (status == Running).then_some(Running),
+        Event::StageStarted { rollback: true, .. }
+        | Event::StageFailed { rollback: true, .. }
+        | Event::RetryScheduled { rollback: true, .. }
+        | Event::StageRolledBack { .. } => (status == RollingBack).then_some(RollingBack),
+        Event::TaskPaused { .. } => match status {
+            Pending | Running => Some(Paused),
+            Paused | Completed | Failed | Cancelled | RollingBack | RolledBack | RollbackFailed => None,
+        },
+        Event::TaskResumed { .. } => match status {
+            Paused => Some(Pending),
+            Running if interrupted => Some(Pending),
+            // Takes back a pause that had not come into effect.
+            Running => Some(Running),
+            Pending | Completed | Failed | Cancelled | RollingBack | RolledBack | RollbackFailed => None,
+        },
+        Event::TaskCompleted {} => (status == Running).then_some(Completed),
+        Event::TaskFailed { .. } => match status {
+            Pending | Running | RollingBack => Some(Failed),
+            Paused | Completed | Failed | Cancelled | RolledBack | RollbackFailed => None,
+        },
+        Event::TaskCancelled { .. } => match status {
+            Pending | Running | Paused => Some(Cancelled),
+            Completed | Failed | Cancelled | RollingBack | RolledBack | RollbackFailed => None,
+        },
+        Event::TaskInterrupted { .. } => match status {
+            Running | RollingBack => Some(status),
+            Pending | Paused | Completed | Failed | Cancelled | RolledBack | RollbackFailed => None,
+        },
+        Event::TaskRetried { .. } => match status {
+            Failed | RolledBack => Some(Pending),
+            Running => interrupted.then_some(Pending),
+            Pending | Paused | Completed | Cancelled | RollingBack | RollbackFailed => None,
+        },
+        Event::RollbackStarted { .. } => match status {
+            Failed | Paused | RollbackFailed => Some(RollingBack),
+            RollingBack => interrupted.then_some(RollingBack),
+            Pending | Running | Completed | Cancelled | RolledBack => None,
+        },
+        Event::TaskRolledBack {} => (status == RollingBack).then_some(RolledBack),
+        Event::RollbackFailed { .. } => (status == RollingBack).then_some(RollbackFailed),
+        Event::CheckpointDiscarded { .. } => match status {
+            Pending | Running | Failed => Some(status),
+            Paused | Completed | Cancelled | RollingBack | RolledBack | RollbackFailed => None,
+        },
+        Event::DeadLettered { .. } => match status {
+            Failed | RollbackFailed => Some(status),
+            Pending | Running | Paused | Completed | Cancelled | RollingBack | RolledBack => None,
+        },
+    }
+}
+
+impl Task {
+    /// The task after one more event.
+    pub fn apply(mut self, record: &Record) -> Result<Task, CorruptLog> {
+        self.apply_in_place(record)?;
+        Ok(self)
+    }
+
+    pub(super) fn apply_in_place(&mut self, record: &Record) -> Result<(), CorruptLog> {
+        let (at, event) = (record.at(), record.event());
+        let Some(next) = next_status(self.status, self.interrupted, event) else {
+            return Err(CorruptLog { sequence: self.version + 1, event: event.kind(), status: self.status });
+        };
+        self.effect(at, event);
+        self.status = next;
+        self.version += 1;
+        self.updated_at = at;
+        if next.is_ended() {
+            self.ended_at.get_or_insert(at);
+        } else {
+            self.ended_at = None;
+        }
+        Ok(())
+    }
+
+    fn effect(&mut self, at: Timestamp, event: &Event) {
+        match event {
+            Event::TaskCreated {} | Event::TaskCompleted {} | Event::DeadLettered { .. } => {}
+            Event::TaskStarted { node } => {
+                self.node = Some(node.clone());
+                self.interrupted = false;
+                self.started_at.get_or_insert(at);
+                self.run_started_at.get_or_insert(at);
+            }
+            Event::StageStarted { attempt, rollback: true, .. } => {
+                self.interrupted = false;
+                if let Some(undo) = &mut self.undo {
+                    (undo.attempt, undo.running, undo.due) = (*attempt, true, None);
+                }
+            }
+            Event::StageStarted { stage, attempt, rollback: false } => {
+                self.interrupted = false;
+                self.with_stage(stage, |state| {
+                    (state.status, state.attempt, state.since) = (StageStatus::Running, *attempt, Some(at));
+                });
+            }
+            Event::StageCompleted { stage, attempt, outputs } => {
+                self.with_stage(stage, |state| {
+                    end_attempt(state, at, StageStatus::Completed);
+                    state.attempt = *attempt;
+                    state.outputs = Some(outputs.clone());
+                    state.cause = None;
+                });
+                self.mark_done(stage, at);
+            }
+            Event::StageSkipped { stage, .. } => {
+                self.with_stage(stage, |state| end_attempt(state, at, StageStatus::Skipped));
+                self.mark_done(stage, at);
+            }
+            Event::StageFailed { stage, rollback: true, .. } => self.end_undo(Some(stage)),
+            Event::StageFailed { stage, attempt, cause, rollback: false } => {
+                self.with_stage(stage, |state| {
+                    end_attempt(state, at, StageStatus::Failed);
+                    state.cause = Some(cause.clone());
+                });
+                self.remember(FailureInfo { stage: stage.clone(), attempt: *attempt, cause: cause.clone(), timestamp: at });
+                self.takeovers = 0;
+            }
+            Event::RetryScheduled { attempt, delay, rollback: true, .. } => {
+                if let Some(undo) = &mut self.undo {
+                    (undo.attempt, undo.running, undo.due) = (*attempt, false, Some(at + *delay));
+                }
+            }
+            Event::RetryScheduled { stage, attempt, delay, cause, rollback: false } => {
+                self.with_stage(stage, |state| {
+                    end_attempt(state, at, StageStatus::RetryWait);
+                    (state.attempt, state.since, state.last_backoff) = (*attempt, Some(at + *delay), Some(*delay));
+                    state.cause = Some(cause.clone());
+                });
+                let failed = attempt.saturating_sub(1);
+                self.remember(FailureInfo { stage: stage.clone(), attempt: failed, cause: cause.clone(), timestamp: at });
+                self.takeovers = 0;
+            }
+            Event::PauseRequested { by } => self.pause_requested = Some(by.clone()),
+            Event::TaskPaused { .. } => self.interrupted = false,
+            Event::TaskResumed { .. } => {
+                self.settle();
+                self.takeovers = 0;
+            }
+            Event::TaskFailed { stage, attempts, cause } => {
+                self.failure =
+                    Some(TaskFailure { stage: stage.clone(), attempts: *attempts, cause: cause.clone(), at });
+                self.undo = None;
+                self.cancel_open_stages();
+                self.settle();
+            }
+            Event::TaskCancelled { .. } => {
+                self.cancel_open_stages();
+                self.settle();
+            }
+            Event::TaskInterrupted { taken_by, automatic, .. } => {
+                self.interrupted = true;
+                self.takeovers = if *automatic { self.takeovers + 1 } else { 0 };
+                if taken_by.is_some() {
+                    self.node = taken_by.clone();
+                }
+            }
+            Event::TaskRetried { from_checkpoint, .. } => {
+                self.reopen(!from_checkpoint);
+                self.settle();
+                self.failure = None;
+                self.run_started_at = None;
+                self.takeovers = 0;
+            }
+            Event::RollbackStarted { .. } => {
+                self.settle();
+                self.undo = Some(Undo {
+                    queue: self.undo_order(),
+                    attempt: 0,
+                    running: false,
+                    due: None,
+                    failed: Vec::new(),
+                });
+            }
+            Event::StageRolledBack { stage } => {
+                self.with_stage(stage, |state| state.status = StageStatus::RolledBack);
+                self.end_undo(None);
+            }
+            Event::TaskRolledBack {} => {
+                self.undo = None;
+                self.done.clear();
+                self.done_at = None;
+            }
+            Event::RollbackFailed { .. } => self.undo = None,
+            Event::CheckpointDiscarded { .. } => self.reopen(true),
+        }
+    }
+
+    /// A stage that the definition no longer has keeps its place in `done`, where the checkpoint rules find it.
+    fn with_stage(&mut self, name: &StageName, change: impl FnOnce(&mut StageState)) {
+        if let Some(index) = self.spec.stage_index(name) {
+            change(&mut self.stages[index]);
+        }
+    }
+
+    fn mark_done(&mut self, stage: &StageName, at: Timestamp) {
+        self.done.push(stage.clone());
+        self.done_at = Some(at);
+        self.takeovers = 0;
+    }
+
+    fn remember(&mut self, failure: FailureInfo) {
+        if self.failures.len() == FAILURE_HISTORY {
+            self.failures.remove(0);
+        }
+        self.failures.push(failure);
+    }
+
+    fn cancel_open_stages(&mut self) {
+        for stage in &mut self.stages {
+            match stage.status {
+                StageStatus::Pending | StageStatus::Running | StageStatus::RetryWait => {
+                    stage.status = StageStatus::Cancelled;
+                }
+                StageStatus::Completed
+                | StageStatus::Skipped
+                | StageStatus::Failed
+                | StageStatus::Cancelled
+                | StageStatus::RolledBack => {}
+            }
+        }
+    }
+
+    /// The present run is over.
+    fn settle(&mut self) {
+        self.pause_requested = None;
+        self.interrupted = false;
+    }
+
+    /// Whatever is not done is to be done again; with `all`, everything is.
+    fn reopen(&mut self, all: bool) {
+        for stage in &mut self.stages {
+            if all || !stage.status.is_done() {
+                *stage = StageState { duration: stage.duration, ..StageState::fresh() };
+            }
+        }
+        if all {
+            self.done.clear();
+            self.done_at = None;
+        }
+    }
+
+    fn end_undo(&mut self, failed: Option<&StageName>) {
+        if let Some(undo) = &mut self.undo {
+            if !undo.queue.is_empty() {
+                undo.queue.remove(0);
+            }
+            (undo.attempt, undo.running, undo.due) = (0, false, None);
+            undo.failed.extend(failed.cloned());
+        }
+    }
+
+    /// The failed stages, then the completed ones from the last to the first; those without a handler are passed over.
+    pub(super) fn undo_order(&self) -> Vec<usize> {
+        let failed = (0..self.stages.len()).rev().filter(|i| self.stages[*i].status == StageStatus::Failed);
+        let completed = self.done.iter().rev().filter_map(|name| self.spec.stage_index(name));
+        failed
+            .chain(completed.filter(|i| self.stages[*i].status == StageStatus::Completed))
+            .filter(|i| self.spec.stages[*i].rollback.is_some())
+            .collect()
+    }
+}
+
+fn end_attempt(state: &mut StageState, at: Timestamp, status: StageStatus) {
+    if let (StageStatus::Running, Some(since)) = (state.status, state.since) {
+        state.duration = state.duration.saturating_add(at.since(since));
+    }
+    state.status = status;
+}

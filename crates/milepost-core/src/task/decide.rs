@@ -1,0 +1,513 @@
+//! What happens next: a task and a command in, events out. No clock, no dice, no I/O.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::failure::{ErrorType, Failure};
+use crate::id::StageName;
+use crate::plan::{OnFailure, OnInvalidCheckpoint};
+use crate::template;
+use crate::time::{Millis, Timestamp};
+
+use super::checkpoint::Checkpoint;
+use super::event::{By, Cause, Event, Record};
+use super::state::Task;
+use super::status::{StageStatus, TaskStatus};
+
+/// Take-overs in a row on one stage after which a task is given up: its stage seems to kill its node.
+pub const MAX_TAKEOVERS: u32 = 10;
+
+/// Something that a person, a node or a stage asks of a task.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Command {
+    /// A node takes the task on.
+    Claim(Claim),
+    /// An attempt ended.
+    StageEnded(StageEnded),
+    /// The clock has moved: start whatever was waiting for it.
+    Wake,
+    /// The task's own time limit has passed.
+    TimeOut,
+    /// The node is stopping in good order; no stage is running any more.
+    Interrupt { reason: String },
+    Pause(By),
+    Resume(By),
+    Cancel(By),
+    Retry { by: By, from_checkpoint: bool },
+    Rollback(By),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claim {
+    pub node: Arc<str>,
+    /// The node that had it is gone, and did not say so.
+    pub lost_by: Option<Arc<str>>,
+    /// Nobody asked for the take-over; these are counted, so that crash loops end.
+    pub automatic: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct StageEnded {
+    pub stage: usize,
+    pub attempt: u32,
+    pub result: StageResult,
+    /// The node is stopping: record this, start nothing new.
+    pub stopping: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum StageResult {
+    Success(Map<String, Value>),
+    Skip(String),
+    Failure(Failure),
+}
+
+/// What a decision comes to: the events, and the task they make.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    pub events: Vec<Record>,
+    pub task: Task,
+}
+
+/// Why a command changes nothing. The words are for the person who gave it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    #[error("cannot {verb} task {task}: it is {status}{hint}")]
+    Status { verb: &'static str, task: String, status: TaskStatus, hint: String },
+    /// The attempt is not the one that runs: its result comes too late.
+    #[error("task {task} no longer waits for attempt {attempt} of stage {stage}")]
+    Stale { task: String, stage: StageName, attempt: u32 },
+    #[error("cannot roll back task {task}: none of its completed or failed stages has a rollback handler")]
+    NothingToRollBack { task: String },
+    #[error("cannot retry task {task} from its checkpoint: {reason}; retry it with --from-start, or set on_invalid_checkpoint: restart")]
+    InvalidCheckpoint { task: String, reason: String },
+}
+
+/// Same task, command and instant: same events, on any machine, on any day.
+pub fn decide(task: &Task, command: Command, now: Timestamp) -> Result<Decision, Rejection> {
+    let mut draft = Draft { task: task.clone(), events: Vec::with_capacity(2), now };
+    match command {
+        Command::Claim(claim) => draft.claim(claim)?,
+        Command::StageEnded(ended) if task.status == TaskStatus::RollingBack => draft.undo_ended(ended)?,
+        Command::StageEnded(ended) => draft.stage_ended(ended)?,
+        Command::Wake => draft.wake(),
+        Command::TimeOut => draft.time_out(),
+        Command::Interrupt { reason } => draft.interrupt(reason),
+        Command::Pause(by) => draft.pause(by)?,
+        Command::Resume(by) => draft.resume(by)?,
+        Command::Cancel(by) => draft.cancel(by)?,
+        Command::Retry { by, from_checkpoint } => draft.retry(by, from_checkpoint)?,
+        Command::Rollback(by) => draft.rollback(by)?,
+    }
+    Ok(Decision { events: draft.events, task: draft.task })
+}
+
+/// A task while a decision about it is being made: every event is applied at once, so that the next one sees it.
+struct Draft {
+    task: Task,
+    events: Vec<Record>,
+    now: Timestamp,
+}
+
+impl Draft {
+    fn push(&mut self, event: Event) {
+        let record = Record::new(self.now, event);
+        self.task.apply_in_place(&record).expect("a decision only makes events that its own status allows");
+        self.events.push(record);
+    }
+
+    // --- the life of a run ---
+
+    fn claim(&mut self, claim: Claim) -> Result<(), Rejection> {
+        match self.task.status {
+            TaskStatus::Pending => {
+                self.push(Event::TaskStarted { node: claim.node });
+            }
+            TaskStatus::Running | TaskStatus::RollingBack => {
+                if let Some(node) = claim.lost_by {
+                    let reason = "its node went away".to_owned();
+                    let taken_by = Some(claim.node);
+                    self.push(Event::TaskInterrupted { node, reason, taken_by, automatic: claim.automatic });
+                }
+                if self.task.takeovers >= MAX_TAKEOVERS {
+                    self.give_up();
+                    return Ok(());
+                }
+            }
+            TaskStatus::Paused
+            | TaskStatus::Completed
+            | TaskStatus::Failed
+            | TaskStatus::Cancelled
+            | TaskStatus::RolledBack
+            | TaskStatus::RollbackFailed => return Err(self.refuse("run", String::new())),
+        }
+        self.discard_unfit_checkpoint();
+        self.repeat_cut_off_attempts();
+        self.go_on(false);
+        Ok(())
+    }
+
+    /// An attempt that a crash cut off is repeated under its own number and uses none up.
+    fn repeat_cut_off_attempts(&mut self) {
+        for index in 0..self.task.stages.len() {
+            if self.task.stages[index].status == StageStatus::Running {
+                let (stage, attempt) = (self.name(index), self.task.stages[index].attempt);
+                self.push(Event::StageStarted { stage, attempt, rollback: false });
+            }
+        }
+        if let Some(undo) = self.task.undo.as_mut() {
+            undo.running = false;
+        }
+    }
+
+    /// Stages were renamed or removed under the task: what is recorded as done no longer fits.
+    fn discard_unfit_checkpoint(&mut self) {
+        if self.task.status == TaskStatus::Running
+            && let Some(checkpoint) = Checkpoint::of(&self.task)
+            && let Err(invalid) = checkpoint.fits(&self.task.spec.stages)
+        {
+            self.push(Event::CheckpointDiscarded { reason: invalid.to_string() });
+        }
+    }
+
+    fn give_up(&mut self) {
+        let cause = Cause {
+            error_type: ErrorType::CrashLoop,
+            reason: format!("its node went away {MAX_TAKEOVERS} times in a row while this stage ran"),
+        };
+        let stage = self.task.current_stage().map(|index| self.name(index));
+        let reason = cause.reason.clone();
+        self.push(Event::TaskFailed { stage, attempts: None, cause });
+        self.push(Event::DeadLettered { reason });
+    }
+
+    fn stage_ended(&mut self, ended: StageEnded) -> Result<(), Rejection> {
+        let StageEnded { stage: index, attempt, result, stopping } = ended;
+        let fits = self.task.stages.get(index).is_some_and(|state| {
+            state.status == StageStatus::Running && state.attempt == attempt && self.task.status == TaskStatus::Running
+        });
+        let stage = self.name(index);
+        if !fits {
+            return Err(Rejection::Stale { task: self.task.spec.id.to_string(), stage, attempt });
+        }
+        match result {
+            StageResult::Success(outputs) => {
+                self.push(Event::StageCompleted { stage, attempt, outputs: Arc::new(outputs) });
+            }
+            StageResult::Skip(reason) => self.push(Event::StageSkipped { stage, reason }),
+            StageResult::Failure(failure) => {
+                let policy = &self.task.spec.stages[index].retry;
+                // With another stage failed for good there is no point in waiting for this one.
+                let again = failure.retryable && attempt < policy.max_attempts && !self.task.any(StageStatus::Failed);
+                let cause = Cause::from(&failure);
+                if again {
+                    let delay = policy.delay(self.task.spec.seed, &stage, attempt);
+                    let delay = delay.max(failure.retry_after.unwrap_or(Millis::ZERO));
+                    self.push(Event::RetryScheduled { stage, attempt: attempt + 1, delay, cause, rollback: false });
+                } else {
+                    self.push(Event::StageFailed { stage, attempt, cause, rollback: false });
+                }
+            }
+        }
+        self.go_on(stopping);
+        Ok(())
+    }
+
+    fn wake(&mut self) {
+        self.go_on(false);
+    }
+
+    /// Everything that follows by itself from where the task is now.
+    fn go_on(&mut self, stopping: bool) {
+        if self.task.status == TaskStatus::RollingBack {
+            return self.undo_on(stopping);
+        }
+        if self.task.status != TaskStatus::Running {
+            return;
+        }
+        // A stage of an interrupted task is recorded as running, but nobody runs it.
+        let busy = self.task.any(StageStatus::Running) && !self.task.interrupted;
+        if self.task.any(StageStatus::Failed) {
+            // Stages that still run may end well: their results are kept for a retry.
+            if !busy {
+                self.fail_for_stage();
+            }
+            return;
+        }
+        if self.task.stages.iter().all(|stage| stage.status.is_done()) {
+            return self.push(Event::TaskCompleted {});
+        }
+        if let Some(by) = self.task.pause_requested.clone() {
+            if !busy {
+                self.push(Event::TaskPaused { by: Some(by) });
+            }
+            return;
+        }
+        if stopping {
+            if !busy {
+                self.interrupt("the node was stopped".to_owned());
+            }
+            return;
+        }
+        self.start_what_is_due();
+        if self.start_ready() {
+            // A skipped or failed stage may have been the last thing others waited for.
+            self.go_on(false);
+        }
+    }
+
+    fn start_what_is_due(&mut self) {
+        for index in 0..self.task.stages.len() {
+            let state = &self.task.stages[index];
+            if state.due().is_some_and(|due| due <= self.now) {
+                let (stage, attempt) = (self.name(index), state.attempt);
+                self.push(Event::StageStarted { stage, attempt, rollback: false });
+            }
+        }
+    }
+
+    /// True when a stage ended without running, so that there may be more to do.
+    fn start_ready(&mut self) -> bool {
+        let mut ended = false;
+        for index in 0..self.task.stages.len() {
+            let definition = &self.task.spec.stages[index];
+            let ready = self.task.stages[index].status == StageStatus::Pending
+                && definition.needs.iter().all(|need| self.task.stages[*need].status.is_done());
+            if !ready {
+                continue;
+            }
+            let stage = definition.name.clone();
+            let holds = match &definition.condition {
+                None => Ok(true),
+                Some(condition) => template::holds(condition, &self.task.scope()),
+            };
+            match holds {
+                Ok(true) => self.push(Event::StageStarted { stage, attempt: 1, rollback: false }),
+                Ok(false) => {
+                    ended = true;
+                    self.push(Event::StageSkipped { stage, reason: "its `if` is false".to_owned() });
+                }
+                Err(error) => {
+                    ended = true;
+                    let cause = Cause { error_type: ErrorType::Validation, reason: format!("its `if` failed: {error}") };
+                    self.push(Event::StageFailed { stage, attempt: 1, cause, rollback: false });
+                }
+            }
+        }
+        ended
+    }
+
+    fn fail_for_stage(&mut self) {
+        let failed = self.task.stages.iter().position(|stage| stage.status == StageStatus::Failed);
+        let index = failed.expect("only called when a stage has failed");
+        let state = &self.task.stages[index];
+        let cause = state.cause.clone().expect("a failed stage has a cause");
+        let (stage, attempts) = (Some(self.name(index)), Some(state.attempt));
+        self.fail(stage, attempts, cause);
+    }
+
+    fn fail(&mut self, stage: Option<StageName>, attempts: Option<u32>, cause: Cause) {
+        self.push(Event::TaskFailed { stage, attempts, cause });
+        if self.task.spec.settings.on_failure == OnFailure::Rollback && !self.task.undo_order().is_empty() {
+            self.push(Event::RollbackStarted { by: None });
+            self.undo_on(false);
+        }
+    }
+
+    fn time_out(&mut self) {
+        if self.task.status == TaskStatus::Running && self.task.deadline().is_some_and(|deadline| deadline <= self.now) {
+            let limit = self.task.spec.settings.task_timeout.unwrap_or(Millis::ZERO);
+            let reason = format!("the task did not end within its task_timeout of {limit}");
+            let stage = self.task.current_stage().map(|index| self.name(index));
+            self.fail(stage, None, Cause { error_type: ErrorType::Timeout, reason });
+        }
+    }
+
+    fn interrupt(&mut self, reason: String) {
+        if self.task.status.is_active() && !self.task.interrupted {
+            let node = self.task.node.clone().unwrap_or_else(|| "unknown".into());
+            self.push(Event::TaskInterrupted { node, reason, taken_by: None, automatic: false });
+        }
+    }
+
+    // --- rolling back ---
+
+    fn undo_ended(&mut self, ended: StageEnded) -> Result<(), Rejection> {
+        let StageEnded { stage: index, attempt, result, stopping } = ended;
+        let stage = self.name(index);
+        let undo = self.task.undo.as_ref();
+        if !undo.is_some_and(|undo| undo.running && undo.queue.first() == Some(&index) && undo.attempt == attempt) {
+            return Err(Rejection::Stale { task: self.task.spec.id.to_string(), stage, attempt });
+        }
+        match result {
+            StageResult::Success(_) | StageResult::Skip(_) => self.push(Event::StageRolledBack { stage }),
+            StageResult::Failure(failure) => {
+                let policy = &self.task.spec.stages[index].retry;
+                let cause = Cause::from(&failure);
+                if failure.retryable && attempt < policy.max_attempts {
+                    let delay = policy.delay(self.task.spec.seed, &stage, attempt);
+                    let delay = delay.max(failure.retry_after.unwrap_or(Millis::ZERO));
+                    self.push(Event::RetryScheduled { stage, attempt: attempt + 1, delay, cause, rollback: true });
+                } else {
+                    // The others are undone all the same: each one undone is one less to repair by hand.
+                    self.push(Event::StageFailed { stage, attempt, cause, rollback: true });
+                }
+            }
+        }
+        self.undo_on(stopping);
+        Ok(())
+    }
+
+    fn undo_on(&mut self, stopping: bool) {
+        let Some(undo) = self.task.undo.clone() else { return };
+        match undo.queue.first() {
+            None if undo.failed.is_empty() => self.push(Event::TaskRolledBack {}),
+            None => {
+                let names: Vec<&str> = undo.failed.iter().map(StageName::as_str).collect();
+                self.push(Event::RollbackFailed { reason: format!("could not undo {}", names.join(", ")) });
+            }
+            Some(_) if undo.running => {}
+            Some(_) if stopping => self.interrupt("the node was stopped".to_owned()),
+            Some(_) if undo.due.is_some_and(|due| due > self.now) => {}
+            Some(index) => {
+                let (stage, attempt) = (self.name(*index), undo.attempt.max(1));
+                self.push(Event::StageStarted { stage, attempt, rollback: true });
+            }
+        }
+    }
+
+    // --- the operator's verbs ---
+
+    fn pause(&mut self, by: By) -> Result<(), Rejection> {
+        match self.task.status {
+            TaskStatus::Pending => self.push(Event::TaskPaused { by: Some(by) }),
+            TaskStatus::Running => {
+                if self.task.pause_requested.is_none() {
+                    self.push(Event::PauseRequested { by });
+                    self.go_on(false);
+                }
+            }
+            TaskStatus::Paused => {}
+            TaskStatus::Completed
+            | TaskStatus::Failed
+            | TaskStatus::Cancelled
+            | TaskStatus::RollingBack
+            | TaskStatus::RolledBack
+            | TaskStatus::RollbackFailed => return Err(self.refuse("pause", String::new())),
+        }
+        Ok(())
+    }
+
+    fn resume(&mut self, by: By) -> Result<(), Rejection> {
+        match self.task.status {
+            TaskStatus::Paused => self.push(Event::TaskResumed { by }),
+            TaskStatus::Running if self.task.pause_requested.is_some() || self.task.interrupted => {
+                self.push(Event::TaskResumed { by });
+                // Stages that became ready while the pause was pending start now.
+                self.go_on(false);
+            }
+            TaskStatus::Failed => {
+                let hint = format!("; use `milepost retry {}`", self.task.spec.id);
+                return Err(self.refuse("resume", hint));
+            }
+            TaskStatus::Running
+            | TaskStatus::Pending
+            | TaskStatus::Completed
+            | TaskStatus::Cancelled
+            | TaskStatus::RollingBack
+            | TaskStatus::RolledBack
+            | TaskStatus::RollbackFailed => return Err(self.refuse("resume", String::new())),
+        }
+        Ok(())
+    }
+
+    fn cancel(&mut self, by: By) -> Result<(), Rejection> {
+        match self.task.status {
+            TaskStatus::Pending | TaskStatus::Running | TaskStatus::Paused => self.push(Event::TaskCancelled { by }),
+            TaskStatus::Cancelled => {}
+            TaskStatus::Completed
+            | TaskStatus::Failed
+            | TaskStatus::RollingBack
+            | TaskStatus::RolledBack
+            | TaskStatus::RollbackFailed => return Err(self.refuse("cancel", String::new())),
+        }
+        Ok(())
+    }
+
+    fn retry(&mut self, by: By, from_checkpoint: bool) -> Result<(), Rejection> {
+        match self.task.status {
+            TaskStatus::Failed => {
+                let from_checkpoint = from_checkpoint && self.keep_valid_checkpoint()?;
+                self.push(Event::TaskRetried { by, from_checkpoint });
+            }
+            TaskStatus::RolledBack => self.push(Event::TaskRetried { by, from_checkpoint: false }),
+            TaskStatus::Running if self.task.interrupted => self.push(Event::TaskRetried { by, from_checkpoint }),
+            TaskStatus::Paused => {
+                let hint = format!("; use `milepost resume {}`", self.task.spec.id);
+                return Err(self.refuse("retry", hint));
+            }
+            TaskStatus::RollbackFailed => {
+                let hint = format!("; use `milepost rollback {}` to undo the rest", self.task.spec.id);
+                return Err(self.refuse("retry", hint));
+            }
+            TaskStatus::Cancelled => {
+                return Err(self.refuse("retry", ", which is final; submit the work as a new task".to_owned()));
+            }
+            TaskStatus::Pending | TaskStatus::Running | TaskStatus::Completed | TaskStatus::RollingBack => {
+                return Err(self.refuse("retry", String::new()));
+            }
+        }
+        Ok(())
+    }
+
+    /// False when there is none, or when it was just discarded.
+    fn keep_valid_checkpoint(&mut self) -> Result<bool, Rejection> {
+        let Some(checkpoint) = Checkpoint::of(&self.task) else { return Ok(false) };
+        let fits = checkpoint.fits(&self.task.spec.stages).and_then(|()| checkpoint.is_fresh(self.now));
+        match (fits, self.task.spec.settings.on_invalid_checkpoint) {
+            (Ok(()), _) => Ok(true),
+            (Err(invalid), OnInvalidCheckpoint::Restart) => {
+                self.push(Event::CheckpointDiscarded { reason: invalid.to_string() });
+                Ok(false)
+            }
+            (Err(invalid), OnInvalidCheckpoint::Block) => Err(Rejection::InvalidCheckpoint {
+                task: self.task.spec.id.to_string(),
+                reason: invalid.to_string(),
+            }),
+        }
+    }
+
+    fn rollback(&mut self, by: By) -> Result<(), Rejection> {
+        match self.task.status {
+            TaskStatus::RollingBack if self.task.interrupted => {
+                self.push(Event::RollbackStarted { by: Some(by) });
+                Ok(())
+            }
+            TaskStatus::Failed | TaskStatus::Paused | TaskStatus::RollbackFailed => {
+                if self.task.undo_order().is_empty() {
+                    return Err(Rejection::NothingToRollBack { task: self.task.spec.id.to_string() });
+                }
+                self.push(Event::RollbackStarted { by: Some(by) });
+                Ok(())
+            }
+            TaskStatus::Running => {
+                let hint = format!("; `milepost pause {}` first", self.task.spec.id);
+                Err(self.refuse("roll back", hint))
+            }
+            TaskStatus::Pending
+            | TaskStatus::Completed
+            | TaskStatus::Cancelled
+            | TaskStatus::RollingBack
+            | TaskStatus::RolledBack => Err(self.refuse("roll back", String::new())),
+        }
+    }
+
+    fn refuse(&self, verb: &'static str, hint: String) -> Rejection {
+        Rejection::Status { verb, task: self.task.spec.id.to_string(), status: self.task.status, hint }
+    }
+
+    fn name(&self, index: usize) -> StageName {
+        self.task.spec.stages[index].name.clone()
+    }
+}

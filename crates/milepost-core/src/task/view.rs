@@ -1,0 +1,153 @@
+//! A task as the outside sees it: the same JSON from the command line and over HTTP.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::ErrorType;
+use crate::id::{PlanId, StageName, TaskId, Tenant};
+use crate::time::Timestamp;
+
+use super::state::Task;
+use super::status::{StageStatus, TaskStatus};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskView {
+    pub task_id: TaskId,
+    pub plan_id: PlanId,
+    pub tenant_id: Option<Tenant>,
+    pub status: TaskStatus,
+    pub interrupted: bool,
+    pub pause_requested: bool,
+    pub current_stage: Option<StageName>,
+    pub attempt: Option<u32>,
+    pub retry_context: BTreeMap<StageName, RetryView>,
+    pub blocked_by: Option<String>,
+    pub durable: bool,
+    pub version: u64,
+    pub priority: i32,
+    pub node: Option<String>,
+    pub total_stages: usize,
+    pub completed_stages: usize,
+    pub percent: f64,
+    pub has_checkpoint: bool,
+    pub failure: Option<FailureView>,
+    pub next_retry_at: Option<Timestamp>,
+    pub created_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub updated_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    pub stages: Vec<StageView>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RetryView {
+    pub current_attempt: u32,
+    pub last_backoff: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FailureView {
+    pub stage: Option<StageName>,
+    pub attempts: Option<u32>,
+    pub error_type: ErrorType,
+    pub reason: String,
+    pub at: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StageView {
+    pub name: StageName,
+    pub status: StageStatus,
+    pub attempt: u32,
+    pub max_attempts: u32,
+    pub due_at: Option<Timestamp>,
+    pub duration_ms: u64,
+    pub reason: Option<String>,
+}
+
+/// What a store knows beside the log.
+#[derive(Debug, Clone, Default)]
+pub struct TaskContext {
+    /// The holder of its tenant's lock, as `planId:taskId`, or why it cannot be run at all.
+    pub blocked_by: Option<String>,
+    /// No live node has it.
+    pub orphaned: bool,
+    /// How far the running stage said it is.
+    pub progress: Option<(u64, u64)>,
+}
+
+impl TaskView {
+    pub fn new(task: &Task, context: TaskContext) -> Self {
+        let current = task.current_stage();
+        let failure = task.failure().filter(|_| task.status() != TaskStatus::Completed);
+        Self {
+            task_id: task.spec.id.clone(),
+            plan_id: task.spec.plan.clone(),
+            tenant_id: task.spec.tenant.clone(),
+            status: task.status,
+            interrupted: task.status.is_active() && (task.interrupted || context.orphaned),
+            pause_requested: task.pause_requested.is_some(),
+            current_stage: current.map(|index| task.spec.stages[index].name.clone()),
+            attempt: current.map(|index| task.stages[index].attempt).filter(|attempt| *attempt > 0),
+            retry_context: task
+                .stages()
+                .filter_map(|(definition, state)| {
+                    let last_backoff = state.last_backoff?.get();
+                    Some((definition.name.clone(), RetryView { current_attempt: state.attempt, last_backoff }))
+                })
+                .collect(),
+            blocked_by: context.blocked_by,
+            durable: true,
+            version: task.version,
+            priority: task.spec.priority,
+            node: task.node.as_deref().map(str::to_owned),
+            total_stages: task.stages.len(),
+            completed_stages: task.done.len(),
+            percent: percent(task, context.progress),
+            has_checkpoint: super::Checkpoint::of(task).is_some(),
+            failure: failure.map(|failure| FailureView {
+                stage: failure.stage.clone(),
+                attempts: failure.attempts,
+                error_type: failure.cause.error_type,
+                reason: failure.cause.reason.clone(),
+                at: failure.at,
+            }),
+            next_retry_at: task.next_due(),
+            created_at: task.spec.created_at,
+            started_at: task.started_at,
+            updated_at: task.updated_at,
+            ended_at: task.ended_at,
+            stages: task
+                .stages()
+                .map(|(definition, state)| StageView {
+                    name: definition.name.clone(),
+                    status: state.status,
+                    attempt: state.attempt,
+                    max_attempts: definition.retry.max_attempts,
+                    due_at: state.due(),
+                    duration_ms: state.duration.get(),
+                    reason: state.cause.as_ref().map(|cause| cause.reason.clone()),
+                })
+                .collect(),
+        }
+    }
+}
+
+/// Done stages out of all, with what the running stage reports of itself; 100 only when completed, never NaN.
+fn percent(task: &Task, progress: Option<(u64, u64)>) -> f64 {
+    if task.status == TaskStatus::Completed {
+        return 100.0;
+    }
+    let stages = task.stages.len().max(1) as f64;
+    let within = match progress {
+        Some((done, total)) if total > 0 => (done as f64 / total as f64).clamp(0.0, 1.0),
+        Some(_) | None => 0.0,
+    };
+    let share = (task.done.len() as f64 + within).min(stages) / stages;
+    (share * 1000.0).floor().min(999.0) / 10.0
+}

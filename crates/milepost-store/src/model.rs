@@ -1,0 +1,290 @@
+//! What goes into a store and what comes out of it: a struct in, a struct out.
+
+use std::sync::Arc;
+
+use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
+use milepost_core::plan::{Plan, PlanCommand, PlanDefinition, TaskCounts};
+use milepost_core::task::{By, PlanStatus, Record, Task, TaskStatus};
+use milepost_core::time::Timestamp;
+
+/// A place in the store's own order of commits; a feed resumes from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Position(pub i64);
+
+/// A task's name and the number it has inside the store.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TaskRef {
+    pub id: TaskId,
+    pub no: i64,
+}
+
+// --- submitting ---
+
+#[derive(Debug, Clone)]
+pub struct Submission {
+    pub plan: Arc<Plan>,
+    pub start: Start,
+    pub resubmit: Resubmit,
+    pub now: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// RUNNING as soon as it is stored.
+    AtOnce,
+    /// READY until somebody starts it.
+    Later,
+}
+
+/// What happens when the plan is there already. Same content always carries on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resubmit {
+    /// Other content is refused, naming the first difference.
+    Same,
+    /// New tasks are added and missing ones removed, while none of its tasks runs.
+    Update,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Submitted {
+    pub plan: PlanRow,
+    /// False when it was there already.
+    pub created: bool,
+    pub difference: Difference,
+}
+
+/// What an update changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Difference {
+    pub added: u64,
+    pub removed: u64,
+}
+
+// --- claiming ---
+
+#[derive(Debug, Clone)]
+pub struct ClaimRequest {
+    pub node: Arc<str>,
+    /// Only tasks of this plan; and, because a person asked for it, also what `recovery: manual` would leave alone.
+    pub only: Option<PlanId>,
+    pub limit: usize,
+    pub now: Timestamp,
+}
+
+/// Tasks that are now this node's: RUNNING or ROLLING_BACK, with lease, tenant lock and plan slot, and committed.
+#[derive(Debug, Default)]
+pub struct Claimed {
+    pub tasks: Vec<StoredTask>,
+    /// What ended in being claimed: no stages to run, or one crash too many.
+    pub ended: Vec<StoredTask>,
+    /// Nothing more can be claimed until something is committed, or this instant comes.
+    pub next_due: Option<Timestamp>,
+    /// Plans that the claim itself brought to their end.
+    pub settled: Vec<PlanId>,
+}
+
+/// A task as folded from its log, and what the store knows beside it.
+#[derive(Debug, Clone)]
+pub struct StoredTask {
+    pub key: TaskRef,
+    pub task: Task,
+    /// The lease it is held under; 0 when nobody holds it.
+    pub epoch: u64,
+    /// Held, but by a node that is gone.
+    pub orphaned: bool,
+    pub blocked_by: Option<String>,
+    pub progress: Option<(u64, u64)>,
+    /// The events that the claim added.
+    pub claim_events: Vec<Record>,
+}
+
+// --- committing ---
+
+/// What happened to one task, and the task it makes.
+#[derive(Debug, Clone)]
+pub struct Commit {
+    pub key: TaskRef,
+    pub holder: Holder,
+    /// The version that was decided on.
+    pub expected: u64,
+    pub events: Vec<Record>,
+    pub task: Task,
+    pub lease: LeaseChange,
+    /// What becomes of the plan in the same commit.
+    pub plan: Option<PlanCommand>,
+    /// Output captured since the last commit.
+    pub output: Vec<LogChunk>,
+}
+
+/// On whose behalf a commit is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    /// The node that holds this lease.
+    Lease(u64),
+    /// An operator; refused while a live node holds the task, whose own commit it must be.
+    Operator,
+}
+
+/// What the commit does to the lease. A task that ends or pauses always gives it back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaseChange {
+    Keep,
+    Release(Wake),
+}
+
+/// When a task that nobody holds may be claimed again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    At(Timestamp),
+    /// By recovery: at once if the plan says auto, else when a person asks.
+    Recovery,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Committed {
+    pub position: Position,
+    /// The plan's status, when this commit changed it.
+    pub plan: Option<PlanStatus>,
+}
+
+/// What is worth seeing while an attempt runs, and not worth an event.
+#[derive(Debug, Clone)]
+pub struct Note {
+    pub key: TaskRef,
+    pub progress: Option<(u64, u64)>,
+    pub output: Vec<LogChunk>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogChunk {
+    pub stage: StageName,
+    pub attempt: u32,
+    pub at: Timestamp,
+    pub bytes: Vec<u8>,
+}
+
+// --- plans ---
+
+#[derive(Debug, Clone)]
+pub struct PlanChange {
+    pub plan: PlanId,
+    pub command: PlanCommand,
+    pub by: By,
+    pub now: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanRow {
+    pub id: PlanId,
+    pub status: PlanStatus,
+    pub max_concurrency: u32,
+    pub counts: TaskCounts,
+    pub version: u64,
+    /// Who changed its status last, when a person did.
+    pub changed_by: Option<By>,
+    pub created_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+}
+
+// --- asking ---
+
+/// A list is read in pages: ask again with `after` set to the last answer's `next`.
+#[derive(Debug, Clone)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    pub next: Option<i64>,
+}
+
+/// Newest first.
+#[derive(Debug, Clone, Default)]
+pub struct PlanQuery {
+    pub after: Option<i64>,
+    pub limit: usize,
+}
+
+/// By plan in the order of the file; by tenant newest first.
+#[derive(Debug, Clone)]
+pub struct TaskQuery {
+    pub of: TasksOf,
+    /// Empty: any.
+    pub statuses: Vec<TaskStatus>,
+    pub after: Option<i64>,
+    pub limit: usize,
+}
+
+#[derive(Debug, Clone)]
+pub enum TasksOf {
+    Plan(PlanId),
+    Tenant(Tenant),
+}
+
+/// A task without its log: what lists show.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskRow {
+    pub key: TaskRef,
+    pub plan: PlanId,
+    pub tenant: Option<Tenant>,
+    pub status: TaskStatus,
+    pub interrupted: bool,
+    pub pause_requested: bool,
+    pub version: u64,
+    /// Stages done, of how many.
+    pub done: u32,
+    pub stages: u32,
+    pub stage: Option<StageName>,
+    pub attempt: u32,
+    pub next_due: Option<Timestamp>,
+    pub blocked_by: Option<String>,
+    pub reason: Option<String>,
+    pub progress: Option<(u64, u64)>,
+    pub created_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+    pub updated_at: Timestamp,
+}
+
+#[derive(Debug, Clone)]
+pub struct EventQuery {
+    pub task: TaskId,
+    /// Only events with a larger sequence number.
+    pub after: u64,
+    pub limit: usize,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredEvent {
+    pub sequence: u64,
+    pub record: Record,
+}
+
+#[derive(Debug, Clone)]
+pub struct LogQuery {
+    pub task: TaskId,
+    pub stage: Option<StageName>,
+    pub attempt: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct LockRow {
+    pub tenant: Tenant,
+    pub plan: PlanId,
+    pub task: TaskId,
+    pub since: Timestamp,
+    pub fence: u64,
+}
+
+/// A plan's definition as stored.
+pub type StoredDefinition = Arc<PlanDefinition>;
+
+/// What the store has done since it was opened.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StoreStats {
+    pub syncs: u64,
+    /// Transactions, each of them one group commit.
+    pub batches: u64,
+    /// Operations that rode in them.
+    pub operations: u64,
+    /// Stage commits among those.
+    pub commits: u64,
+}
