@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
-use milepost_core::plan::{Plan, PlanCommand, PlanDefinition, TaskCounts};
+use milepost_core::plan::{Plan, PlanCommand, TaskCounts};
 use milepost_core::task::{By, PlanStatus, Record, Task, TaskStatus};
 use milepost_core::time::Timestamp;
 
@@ -273,9 +273,6 @@ pub struct LockRow {
     pub since: Timestamp,
     pub fence: u64,
 }
-
-/// A plan's definition as stored.
-pub type StoredDefinition = Arc<PlanDefinition>;
 
 /// What the store has done since it was opened.
 #[derive(Debug, Clone, Copy, Default)]
