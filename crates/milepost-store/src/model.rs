@@ -199,6 +199,8 @@ pub struct Page<T> {
 /// Newest first.
 #[derive(Debug, Clone, Default)]
 pub struct PlanQuery {
+    /// Leave out what has ended.
+    pub open_only: bool,
     pub after: Option<i64>,
     pub limit: usize,
 }

@@ -41,6 +41,12 @@ impl TaskCounts {
         *self.slot(status) += count;
     }
 
+    pub fn remove(&mut self, status: TaskStatus) {
+        self.total = self.total.saturating_sub(1);
+        let slot = self.slot(status);
+        *slot = slot.saturating_sub(1);
+    }
+
     fn slot(&mut self, status: TaskStatus) -> &mut u64 {
         match status {
             TaskStatus::Pending => &mut self.pending,

@@ -143,7 +143,10 @@ impl Draft {
             | TaskStatus::RollbackFailed => return Err(self.refuse("run", String::new())),
         }
         self.discard_unfit_checkpoint();
-        self.repeat_cut_off_attempts();
+        // With a pause asked for, a cut-off attempt waits for the resume like everything else.
+        if self.task.pause_requested.is_none() {
+            self.repeat_cut_off_attempts();
+        }
         self.go_on(false);
         Ok(())
     }

@@ -1,1 +1,19 @@
-//! SQLite.
+//! SQLite: one file, one owner, every commit on the disk before it is answered.
+//!
+//! The owner is the only process that writes, so leases, slots and waiting lists live in its memory (`board`) and are
+//! rebuilt from the file when it is opened; what must outlive a crash is in the file.
+
+mod board;
+mod claim;
+mod codec;
+mod commit;
+mod owner;
+mod plans;
+pub mod raw;
+mod read;
+mod schema;
+mod store;
+mod submit;
+mod writer;
+
+pub use store::SqliteStore;

@@ -1,0 +1,280 @@
+//! What the owner keeps in memory beside the file: open plans and their slots, leases, tenant locks, who waits for what.
+//!
+//! Rebuilt from the file when it is opened, and again after a transaction that failed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use milepost_core::id::{PlanId, Tenant};
+use milepost_core::plan::{PlanDefinition, TaskCounts};
+use milepost_core::task::{PlanStatus, TaskStatus};
+use milepost_core::time::Timestamp;
+use rusqlite::Connection;
+use rusqlite::types::ValueRef;
+
+use crate::error::StoreError;
+
+use super::codec::{SharedPlan, damaged, plan_status, task_status, tenant, time, unavailable};
+
+/// Where a task stands in its plan's queue; the numbers are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Queue {
+    Ready = 0,
+    WaitsForTenant = 1,
+    Active = 2,
+    Paused = 3,
+    /// Its log or definition cannot be trusted; a person must look.
+    Damaged = 4,
+}
+
+impl Queue {
+    /// None for a task that has ended.
+    pub(super) fn of(status: TaskStatus) -> Option<Queue> {
+        match status {
+            TaskStatus::Pending => Some(Queue::Ready),
+            TaskStatus::Running | TaskStatus::RollingBack => Some(Queue::Active),
+            TaskStatus::Paused => Some(Queue::Paused),
+            TaskStatus::Completed
+            | TaskStatus::Failed
+            | TaskStatus::Cancelled
+            | TaskStatus::RolledBack
+            | TaskStatus::RollbackFailed => None,
+        }
+    }
+
+    pub(super) fn code(self) -> i64 {
+        self as i64
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct OpenPlan {
+    pub(super) shared: SharedPlan,
+    pub(super) status: PlanStatus,
+    pub(super) version: u64,
+    pub(super) counts: TaskCounts,
+    /// False once a search found no ready task, until something makes one.
+    pub(super) may_have_ready: bool,
+}
+
+impl OpenPlan {
+    pub(super) fn active(&self) -> u64 {
+        self.counts.running + self.counts.rolling_back
+    }
+
+    pub(super) fn free_slots(&self) -> u64 {
+        u64::from(self.shared.settings.max_concurrency).saturating_sub(self.active())
+    }
+}
+
+/// A task that a node of this owner works on.
+#[derive(Debug, Clone)]
+pub(super) struct Lease {
+    pub(super) version: u64,
+    pub(super) last_event: i64,
+    pub(super) status: TaskStatus,
+    pub(super) plan: i64,
+    pub(super) rank: i64,
+    /// When it was to be claimed again, for one that was given back until then.
+    pub(super) wake_at: Option<Timestamp>,
+    pub(super) tenant: Option<Tenant>,
+}
+
+/// A place in line for a tenant: plan, rank, task.
+pub(super) type Place = (i64, i64, i64);
+
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    pub(super) epoch: u64,
+    pub(super) plans: BTreeMap<i64, OpenPlan>,
+    pub(super) plan_numbers: HashMap<PlanId, i64>,
+    /// Running plans that may have a ready task.
+    pub(super) candidates: BTreeSet<i64>,
+    pub(super) leases: HashMap<i64, Lease>,
+    /// Which task holds a tenant.
+    pub(super) held: HashMap<Tenant, i64>,
+    pub(super) waiting: HashMap<Tenant, BTreeSet<Place>>,
+    /// Given back until an instant.
+    pub(super) parked: BTreeSet<(Timestamp, i64)>,
+    /// RUNNING and held by nobody alive, by plan.
+    pub(super) orphans: BTreeMap<i64, BTreeSet<i64>>,
+    /// The same for ROLLING_BACK, which does not wait for its plan to run.
+    pub(super) undoing: BTreeMap<i64, BTreeSet<i64>>,
+    pub(super) next_task: i64,
+    pub(super) next_plan: i64,
+    pub(super) next_event: i64,
+}
+
+impl Board {
+    pub(super) fn load(connection: &Connection) -> Result<Self, StoreError> {
+        let mut board = Board::default();
+        board.load_numbers(connection).map_err(unavailable("read the store's counters"))?;
+        for no in open_plans(connection).map_err(unavailable("read open plans"))? {
+            board.open_plan(connection, no)?;
+        }
+        board.load_locks(connection).map_err(unavailable("read tenant locks"))?;
+        board.load_queue(connection).map_err(unavailable("read the queue"))?;
+        Ok(board)
+    }
+
+    /// Brings a plan into memory, whatever its status.
+    pub(super) fn open_plan(&mut self, connection: &Connection, no: i64) -> Result<(), StoreError> {
+        if self.plans.contains_key(&no) {
+            return Ok(());
+        }
+        let row = plan_columns(connection, no).map_err(unavailable("read a plan"))?;
+        let (definition, status, version, first, last) = row;
+        let definition: PlanDefinition =
+            serde_json::from_str(&definition).map_err(|error| damaged(format!("the definition of plan {no}"), error))?;
+        let counts = count_tasks(connection, no, first, last).map_err(unavailable("count a plan's tasks"))?;
+        self.plan_numbers.insert(definition.id.clone(), no);
+        let shared = SharedPlan::new(definition);
+        self.plans.insert(no, OpenPlan { shared, status, version, counts, may_have_ready: true });
+        self.offer(no);
+        Ok(())
+    }
+
+    fn load_numbers(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let number = |sql| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+        self.epoch = number("SELECT value FROM meta WHERE key = 'epoch'")?.unsigned_abs();
+        self.next_task = number("SELECT coalesce(max(no), 0) + 1 FROM task_configs")?;
+        self.next_plan = number("SELECT coalesce(max(no), 0) + 1 FROM plans")?;
+        self.next_event = number("SELECT coalesce(max(pos), 0) + 1 FROM events")?;
+        Ok(())
+    }
+
+    fn load_locks(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let mut statement = connection.prepare("SELECT tenant, task FROM locks")?;
+        let locks = statement.query_map([], |row| Ok((tenant(row, 0)?, row.get(1)?)))?;
+        for lock in locks {
+            let (tenant, task) = lock?;
+            self.held.insert(tenant, task);
+        }
+        Ok(())
+    }
+
+    /// Waiting tasks line up again; active ones are parked, ours, or, if an earlier owner had them, orphaned.
+    fn load_queue(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let mut statement = connection.prepare(
+            "SELECT r.no, r.plan, r.rank, r.queue, r.lease, r.wake_at, c.tenant, r.status, r.version, r.last_event
+             FROM task_runtimes r JOIN task_configs c ON c.no = r.no
+             WHERE r.queue IN (1, 2)",
+        )?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let (no, plan, rank): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            if row.get::<_, i64>(3)? == Queue::WaitsForTenant.code() {
+                self.waiting.entry(tenant(row, 6)?).or_default().insert((plan, rank, no));
+                continue;
+            }
+            let status = task_status(row, 7)?;
+            match (row.get::<_, i64>(4)?.unsigned_abs(), time(row, 5)?) {
+                (0, Some(wake_at)) => {
+                    self.parked.insert((wake_at, no));
+                }
+                (lease, _) if lease == self.epoch => {
+                    let tenant = if row.get_ref(6)? == ValueRef::Null { None } else { Some(tenant(row, 6)?) };
+                    let (version, last_event) = (row.get::<_, i64>(8)?.unsigned_abs(), row.get(9)?);
+                    self.leases.insert(no, Lease { version, last_event, status, plan, rank, wake_at: None, tenant });
+                }
+                _ => self.orphan(plan, no, status),
+            }
+        }
+        Ok(())
+    }
+
+    /// An active task that nobody holds: it goes on when its plan's recovery allows, or when a person asks.
+    pub(super) fn orphan(&mut self, plan: i64, no: i64, status: TaskStatus) {
+        let orphans = if status == TaskStatus::RollingBack { &mut self.undoing } else { &mut self.orphans };
+        orphans.entry(plan).or_default().insert(no);
+    }
+
+    /// The task is held again, or no longer active.
+    pub(super) fn adopt(&mut self, plan: i64, no: i64) {
+        for orphans in [&mut self.orphans, &mut self.undoing] {
+            if let Some(of_plan) = orphans.get_mut(&plan) {
+                of_plan.remove(&no);
+                if of_plan.is_empty() {
+                    orphans.remove(&plan);
+                }
+            }
+        }
+    }
+
+    /// Puts a plan where claims look for it, if it may have something to claim.
+    pub(super) fn offer(&mut self, no: i64) {
+        let Some(plan) = self.plans.get(&no) else { return };
+        if plan.status == PlanStatus::Running && plan.may_have_ready && plan.free_slots() > 0 {
+            self.candidates.insert(no);
+        } else {
+            self.candidates.remove(&no);
+        }
+    }
+
+    pub(super) fn forget_plan(&mut self, no: i64) {
+        if let Some(plan) = self.plans.remove(&no) {
+            self.plan_numbers.remove(plan.shared.id());
+        }
+        self.candidates.remove(&no);
+    }
+
+    /// A task of the plan went from one state to another.
+    pub(super) fn moved(&mut self, plan: i64, from: Option<TaskStatus>, to: Option<TaskStatus>) {
+        if let Some(open) = self.plans.get_mut(&plan) {
+            if let Some(from) = from {
+                open.counts.remove(from);
+            }
+            if let Some(to) = to {
+                open.counts.add(to, 1);
+                open.may_have_ready |= to == TaskStatus::Pending;
+            }
+            self.offer(plan);
+        }
+    }
+
+    /// The first in line of each plan, for a tenant that has just become free: a plan that is paused must not keep
+    /// another plan's task waiting, and waking everybody would cost as much as there are waiters.
+    pub(super) fn next_in_line(&mut self, tenant: &Tenant) -> Vec<Place> {
+        let Some(line) = self.waiting.get_mut(tenant) else { return Vec::new() };
+        let mut first = Vec::new();
+        let mut from = i64::MIN;
+        while let Some(place) = line.range((from, i64::MIN, i64::MIN)..).next().copied() {
+            first.push(place);
+            let Some(next) = place.0.checked_add(1) else { break };
+            from = next;
+        }
+        for place in &first {
+            line.remove(place);
+        }
+        if line.is_empty() {
+            self.waiting.remove(tenant);
+        }
+        first
+    }
+}
+
+fn open_plans(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
+    // Not ended, or ended and being rolled back.
+    let sql = "SELECT no FROM plans WHERE ended_at IS NULL UNION SELECT plan FROM task_runtimes WHERE queue = 2";
+    connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
+}
+
+type PlanColumns = (String, PlanStatus, u64, i64, i64);
+
+fn plan_columns(connection: &Connection, no: i64) -> rusqlite::Result<PlanColumns> {
+    let sql = "SELECT definition, status, version, first_task, last_task FROM plans WHERE no = ?1";
+    connection.prepare_cached(sql)?.query_row([no], |row| {
+        Ok((row.get(0)?, plan_status(row, 1)?, row.get::<_, i64>(2)?.unsigned_abs(), row.get(3)?, row.get(4)?))
+    })
+}
+
+pub(super) fn count_tasks(connection: &Connection, plan: i64, first: i64, last: i64) -> rusqlite::Result<TaskCounts> {
+    let mut statement = connection.prepare_cached(
+        "SELECT status, count(*) FROM task_runtimes WHERE no BETWEEN ?2 AND ?3 AND plan = ?1 GROUP BY status",
+    )?;
+    let mut counts = TaskCounts::default();
+    let mut rows = statement.query([plan, first, last])?;
+    while let Some(row) = rows.next()? {
+        counts.add(task_status(row, 0)?, row.get::<_, i64>(1)?.unsigned_abs());
+    }
+    Ok(counts)
+}

@@ -1,0 +1,233 @@
+//! Between our types and what the tables hold, with a checksum over everything that a task is rebuilt from.
+
+use std::sync::Arc;
+
+use milepost_core::id::{PlanId, TaskId, Tenant};
+use milepost_core::plan::{Plan, PlanDefinition, Settings, TaskDefinition};
+use milepost_core::task::{Record, Task, TaskSpec, TaskStatus};
+use milepost_core::time::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::error::StoreError;
+use crate::model::TaskRef;
+
+/// The backend said no: what it was asked for, and its own words.
+pub(super) fn unavailable(operation: &'static str) -> impl Fn(rusqlite::Error) -> StoreError {
+    move |error| StoreError::Unavailable { backend: "sqlite", operation, source: error.into() }
+}
+
+pub(super) fn damaged(what: impl Into<String>, detail: impl ToString) -> StoreError {
+    StoreError::Damaged { what: what.into(), detail: detail.to_string() }
+}
+
+/// The events of one commit, as one row holds them.
+#[derive(Debug)]
+pub(super) struct Body {
+    pub(super) text: String,
+    pub(super) crc: u32,
+}
+
+pub(super) fn encode_events(events: &[Record]) -> Body {
+    let text = serde_json::to_string(events).expect("events are maps with string keys, which JSON can hold");
+    Body { crc: crc32fast::hash(text.as_bytes()), text }
+}
+
+/// Walks a task's log from its newest row back to the first with `after` or fewer events before it.
+pub(super) fn read_log(
+    connection: &Connection,
+    key: &TaskRef,
+    newest: i64,
+    after: u64,
+) -> Result<Vec<(u64, Record)>, StoreError> {
+    let mut statement = connection
+        .prepare_cached("SELECT task, seq, prev, crc, body FROM events WHERE pos = ?1")
+        .map_err(unavailable("read events"))?;
+    let mut rows = Vec::new();
+    let mut position = newest;
+    while position != 0 {
+        let what = || format!("event row {position} of task {}", key.id);
+        let row = statement
+            .query_row([position], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, row.get::<_, u32>(3)?, row.get::<_, String>(4)?))
+            })
+            .optional()
+            .map_err(unavailable("read events"))?;
+        let Some((task, seq, prev, crc, body)) = row else { return Err(damaged(what(), "it is missing")) };
+        if task != key.no || crc32fast::hash(body.as_bytes()) != crc || prev >= position {
+            return Err(damaged(what(), "its checksum does not fit its content"));
+        }
+        let records: Vec<Record> = serde_json::from_str(&body).map_err(|error| damaged(what(), error))?;
+        let seq = u64::try_from(seq).unwrap_or(0);
+        rows.push((seq, records));
+        if seq <= after + 1 {
+            break;
+        }
+        position = prev;
+    }
+    let numbered = rows.into_iter().rev().flat_map(|(seq, records)| {
+        records.into_iter().enumerate().map(move |(offset, record)| (seq + offset as u64, record))
+    });
+    Ok(numbered.filter(|(sequence, _)| *sequence > after).collect())
+}
+
+/// A task rebuilt from its log.
+pub(super) fn fold(connection: &Connection, key: &TaskRef, spec: Arc<TaskSpec>, row: &LogHead) -> Result<Task, StoreError> {
+    let mut task = Task::created(spec);
+    // A log of one event is the creation, and needs no reading.
+    if row.version > 1 {
+        for (sequence, record) in read_log(connection, key, row.last_event, 1)? {
+            if sequence != task.version() + 1 {
+                return Err(damaged(format!("the log of task {}", key.id), format!("event {sequence} follows event {}", task.version())));
+            }
+            task = task.apply(&record).map_err(|error| damaged(format!("the log of task {}", key.id), error))?;
+        }
+    }
+    if task.version() != row.version || task.status() != row.status {
+        let detail = format!("it ends at version {} {}, and the task is at {} {}", task.version(), task.status(), row.version, row.status);
+        return Err(damaged(format!("the log of task {}", key.id), detail));
+    }
+    Ok(task)
+}
+
+/// What a task's row says of its log.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LogHead {
+    pub(super) version: u64,
+    pub(super) last_event: i64,
+    pub(super) status: TaskStatus,
+}
+
+/// What a plan's tasks share, read once.
+#[derive(Debug, Clone)]
+pub(super) struct SharedPlan {
+    pub(super) definition: Arc<PlanDefinition>,
+    pub(super) settings: Arc<Settings>,
+}
+
+impl SharedPlan {
+    pub(super) fn new(definition: PlanDefinition) -> Self {
+        Self { settings: Arc::new(definition.settings.clone()), definition: Arc::new(definition) }
+    }
+
+    pub(super) fn id(&self) -> &PlanId {
+        &self.definition.id
+    }
+}
+
+/// The part of a task's definition that columns do not hold.
+#[derive(Serialize, Deserialize)]
+struct ConfigBody {
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+    input: serde_json::Value,
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    matrix: serde_json::Map<String, serde_json::Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stages: Option<milepost_core::plan::StageList>,
+}
+
+pub(super) fn encode_config(task: &TaskDefinition) -> (Option<String>, u32) {
+    if task.input.is_null() && task.matrix.is_empty() && task.stages.is_none() {
+        return (None, 0);
+    }
+    let body = ConfigBody { input: task.input.clone(), matrix: task.matrix.clone(), stages: task.stages.clone() };
+    let text = serde_json::to_string(&body).expect("a task's definition came from JSON or YAML");
+    let crc = crc32fast::hash(text.as_bytes());
+    (Some(text), crc)
+}
+
+/// A row of `task_configs`: no, id, plan, tenant, created_at, body, crc, in this order.
+#[derive(Debug)]
+pub(super) struct ConfigRow {
+    pub(super) key: TaskRef,
+    pub(super) plan: i64,
+    pub(super) tenant: Option<Tenant>,
+    pub(super) created_at: Timestamp,
+    body: Option<String>,
+    crc: u32,
+}
+
+impl ConfigRow {
+    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            key: TaskRef { no: row.get(0)?, id: name(row, 1)? },
+            plan: row.get(2)?,
+            tenant: match row.get::<_, Option<String>>(3)? {
+                None => None,
+                Some(_) => Some(tenant(row, 3)?),
+            },
+            created_at: Timestamp::from_millis(row.get(4)?),
+            body: row.get(5)?,
+            crc: row.get(6)?,
+        })
+    }
+
+    pub(super) fn definition(self, rank: i64) -> Result<TaskDefinition, StoreError> {
+        let what = || format!("the definition of task {}", self.key.id);
+        let body = match &self.body {
+            None => ConfigBody { input: serde_json::Value::Null, matrix: serde_json::Map::new(), stages: None },
+            Some(text) if crc32fast::hash(text.as_bytes()) != self.crc => {
+                return Err(damaged(what(), "its checksum does not fit its content"));
+            }
+            Some(text) => serde_json::from_str(text).map_err(|error| damaged(what(), error))?,
+        };
+        Ok(TaskDefinition {
+            id: self.key.id,
+            tenant: self.tenant,
+            priority: i32::try_from(-rank).unwrap_or(0),
+            input: body.input,
+            matrix: body.matrix,
+            stages: body.stages,
+        })
+    }
+
+    pub(super) fn spec(self, plan: &SharedPlan, rank: i64) -> Result<Arc<TaskSpec>, StoreError> {
+        let created_at = self.created_at;
+        let definition = self.definition(rank)?;
+        Ok(Arc::new(TaskSpec::new(&plan.definition, plan.settings.clone(), definition, created_at)))
+    }
+}
+
+/// Names in the file were checked when they came in; one that fails now was changed by another hand.
+pub(super) fn name(row: &Row<'_>, index: usize) -> rusqlite::Result<TaskId> {
+    let text: String = row.get(index)?;
+    TaskId::parse(text).map_err(|error| rusqlite::Error::FromSqlConversionFailure(index, rusqlite::types::Type::Text, error.into()))
+}
+
+pub(super) fn plan_id(row: &Row<'_>, index: usize) -> rusqlite::Result<PlanId> {
+    let text: String = row.get(index)?;
+    PlanId::parse(text).map_err(|error| rusqlite::Error::FromSqlConversionFailure(index, rusqlite::types::Type::Text, error.into()))
+}
+
+pub(super) fn tenant(row: &Row<'_>, index: usize) -> rusqlite::Result<Tenant> {
+    let text: String = row.get(index)?;
+    Tenant::parse(text).map_err(|error| rusqlite::Error::FromSqlConversionFailure(index, rusqlite::types::Type::Text, error.into()))
+}
+
+pub(super) fn task_status(row: &Row<'_>, index: usize) -> rusqlite::Result<TaskStatus> {
+    let code: i64 = row.get(index)?;
+    TaskStatus::from_code(code).ok_or(rusqlite::Error::IntegralValueOutOfRange(index, code))
+}
+
+pub(super) fn plan_status(row: &Row<'_>, index: usize) -> rusqlite::Result<milepost_core::task::PlanStatus> {
+    let code: i64 = row.get(index)?;
+    milepost_core::task::PlanStatus::from_code(code).ok_or(rusqlite::Error::IntegralValueOutOfRange(index, code))
+}
+
+pub(super) fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<Timestamp>> {
+    Ok(row.get::<_, Option<i64>>(index)?.map(Timestamp::from_millis))
+}
+
+/// Tells the same plan from another of the same name.
+pub(super) fn digest(plan: &Plan) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    let mut text = serde_json::to_vec(&plan.definition).expect("a plan's definition came from JSON or YAML");
+    for task in &plan.tasks {
+        hash.update(&text);
+        text.clear();
+        serde_json::to_writer(&mut text, task).expect("a task's definition came from JSON or YAML");
+    }
+    hash.update(&text);
+    hash.finalize().into()
+}

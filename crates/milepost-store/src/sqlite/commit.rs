@@ -1,0 +1,369 @@
+//! One commit: the events that happened to a task and the row they leave behind, or nothing.
+
+use milepost_core::id::Tenant;
+use milepost_core::plan::{PlanCommand, next_plan_status};
+use milepost_core::task::{By, PlanStatus, Task, TaskStatus};
+use milepost_core::time::Timestamp;
+use rusqlite::{OptionalExtension, params};
+
+use crate::error::StoreError;
+use crate::model::{Commit, Committed, Holder, LeaseChange, LogChunk, Note, Position, TaskRef, Wake};
+
+use super::board::{Lease, Place, Queue};
+use super::codec::{Body, encode_events, task_status, tenant, time};
+use super::writer::{Performed, Writer};
+
+pub(super) const INSERT_EVENT: &str = "INSERT INTO events (pos, task, seq, prev, crc, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+
+/// A stage after the first: nothing that an index looks at changes.
+pub(super) const ADVANCE: &str = "UPDATE task_runtimes SET version = ?2, last_event = ?3, done = ?4, stage = ?5, \
+    attempt = ?6, due_at = ?7, flags = ?8, reason = ?9, updated_at = ?10, progress = NULL, progress_of = NULL WHERE no = ?1";
+
+const TRANSITION: &str = "UPDATE task_runtimes SET version = ?2, last_event = ?3, done = ?4, stage = ?5, attempt = ?6, \
+    due_at = ?7, flags = ?8, reason = ?9, updated_at = ?10, progress = NULL, progress_of = NULL, status = ?11, queue = ?12, \
+    lease = ?13, wake_at = ?14, started_at = ?15, ended_at = ?16, total = ?17 WHERE no = ?1";
+
+/// A commit with its events in the form the table holds; encoded by the caller, so that the writer only writes.
+#[derive(Debug)]
+pub(super) struct EncodedCommit {
+    key: TaskRef,
+    holder: Holder,
+    expected: u64,
+    body: Option<Body>,
+    row: RowImage,
+    lease: LeaseChange,
+    plan: Option<PlanCommand>,
+    output: Vec<LogChunk>,
+}
+
+impl From<Commit> for EncodedCommit {
+    fn from(commit: Commit) -> Self {
+        Self {
+            key: commit.key,
+            holder: commit.holder,
+            expected: commit.expected,
+            body: (!commit.events.is_empty()).then(|| encode_events(&commit.events)),
+            row: RowImage::of(&commit.task),
+            lease: commit.lease,
+            plan: commit.plan,
+            output: commit.output,
+        }
+    }
+}
+
+/// What a task's row shows of the task.
+#[derive(Debug)]
+pub(super) struct RowImage {
+    pub(super) status: TaskStatus,
+    pub(super) version: u64,
+    done: i64,
+    total: i64,
+    stage: Option<String>,
+    attempt: u32,
+    due_at: Option<i64>,
+    flags: i64,
+    reason: Option<String>,
+    started_at: Option<i64>,
+    updated_at: i64,
+    ended_at: Option<i64>,
+}
+
+pub(super) const FLAG_INTERRUPTED: i64 = 1;
+pub(super) const FLAG_PAUSE_REQUESTED: i64 = 2;
+
+impl RowImage {
+    pub(super) fn of(task: &Task) -> Self {
+        let current = task.current_stage().map(|index| task.stage(index));
+        let failure = task.failure().map(|failure| &failure.cause);
+        let cause = failure.or_else(|| current.and_then(|(_, state)| state.cause.as_ref()));
+        Self {
+            status: task.status(),
+            version: task.version(),
+            done: task.done().len() as i64,
+            total: task.stages().len() as i64,
+            stage: current.map(|(definition, _)| definition.name.to_string()),
+            attempt: current.map_or(0, |(_, state)| state.attempt),
+            due_at: task.next_due().map(Timestamp::as_millis),
+            flags: if task.interrupted() { FLAG_INTERRUPTED } else { 0 }
+                | if task.pause_requested().is_some() { FLAG_PAUSE_REQUESTED } else { 0 },
+            reason: cause.filter(|_| task.status() != TaskStatus::Completed).map(|cause| cause.reason.clone()),
+            started_at: task.started_at().map(Timestamp::as_millis),
+            updated_at: task.updated_at().as_millis(),
+            ended_at: task.ended_at().map(Timestamp::as_millis),
+        }
+    }
+}
+
+/// Where a task's row goes: in which queue, under which lease, until when.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Standing {
+    pub(super) lease: u64,
+    pub(super) wake_at: Option<Timestamp>,
+}
+
+impl Writer {
+    pub(super) fn commit(&mut self, commit: EncodedCommit) -> Performed<Committed> {
+        let no = commit.key.no;
+        let lease = match self.lease_for(&commit)? {
+            Ok(lease) => lease,
+            Err(error) => return Ok(Err(error)),
+        };
+        let opened = self.board.open_plan(&self.connection, lease.plan);
+        if let Err(error) = opened {
+            return Ok(Err(error));
+        }
+        // Before anything is written: a plan that refuses its part refuses the whole commit.
+        let plan_status = match commit.plan.map(|command| self.plan_after(lease.plan, command)).transpose() {
+            Ok(status) => status,
+            Err(error) => return Ok(Err(error)),
+        };
+        let position = self.append(no, lease.version, lease.last_event, commit.body.as_ref())?;
+        let status = commit.row.status;
+        let keeps = matches!(commit.lease, LeaseChange::Keep) && status.is_active() && commit.holder != Holder::Operator;
+        if keeps && status == lease.status {
+            self.advance(no, position, &commit.row)?;
+            let held = self.board.leases.get_mut(&no).expect("a lease that is kept is held");
+            (held.version, held.last_event) = (commit.row.version, position);
+        } else {
+            let standing = self.standing_after(&commit, keeps);
+            self.transition(no, position, &commit.row, standing)?;
+            self.settle_lease(&lease, no, position, &commit.row, standing, keeps)?;
+        }
+        self.append_output(&commit.key, &commit.output)?;
+        let now = Timestamp::from_millis(commit.row.updated_at);
+        let plan = self.settle_plan(lease.plan, plan_status, status, now)?;
+        Ok(Ok(Committed { position: Position(position), plan }))
+    }
+
+    /// The lease that the commit is made under, if it is still good; for an operator, a look at the row instead.
+    fn lease_for(&self, commit: &EncodedCommit) -> Performed<Lease> {
+        let (key, epoch) = (&commit.key, self.board.epoch);
+        let fenced = |expected, found| StoreError::Fenced { task: key.id.clone(), expected, found };
+        let conflict =
+            |found| StoreError::Conflict { task: key.id.clone(), expected: commit.expected, found };
+        match (self.board.leases.get(&key.no), commit.holder) {
+            (Some(_), Holder::Operator) => Ok(Err(fenced(0, epoch))),
+            (Some(_), Holder::Lease(claimed)) if claimed != epoch => Ok(Err(fenced(claimed, epoch))),
+            (Some(lease), Holder::Lease(_)) if lease.version != commit.expected => Ok(Err(conflict(lease.version))),
+            (Some(lease), Holder::Lease(_)) => Ok(Ok(lease.clone())),
+            (None, Holder::Lease(claimed)) => {
+                let mut statement = self.connection.prepare_cached("SELECT lease FROM task_runtimes WHERE no = ?1")?;
+                let found: Option<i64> = statement.query_row([key.no], |row| row.get(0)).optional()?;
+                Ok(Err(fenced(claimed, found.unwrap_or(0).unsigned_abs())))
+            }
+            (None, Holder::Operator) => Ok(match self.unheld(key.no)? {
+                None => Err(StoreError::NotFound { what: "task", id: key.id.to_string() }),
+                Some(lease) if lease.version != commit.expected => Err(conflict(lease.version)),
+                Some(lease) => Ok(lease),
+            }),
+        }
+    }
+
+    fn unheld(&self, no: i64) -> rusqlite::Result<Option<Lease>> {
+        let sql = "SELECT r.version, r.last_event, r.status, r.plan, r.rank, c.tenant, r.wake_at \
+                   FROM task_runtimes r JOIN task_configs c ON c.no = r.no WHERE r.no = ?1";
+        self.connection
+            .prepare_cached(sql)?
+            .query_row([no], |row| {
+                Ok(Lease {
+                    version: row.get::<_, i64>(0)?.unsigned_abs(),
+                    last_event: row.get(1)?,
+                    status: task_status(row, 2)?,
+                    plan: row.get(3)?,
+                    rank: row.get(4)?,
+                    wake_at: time(row, 6)?,
+                    tenant: if row.get_ref(5)? == rusqlite::types::ValueRef::Null { None } else { Some(tenant(row, 5)?) },
+                })
+            })
+            .optional()
+    }
+
+    /// The new row's position; the old one's when there is nothing to append.
+    pub(super) fn append(&mut self, no: i64, version: u64, last: i64, body: Option<&Body>) -> rusqlite::Result<i64> {
+        let Some(body) = body else { return Ok(last) };
+        let position = self.board.next_event;
+        self.connection
+            .prepare_cached(INSERT_EVENT)?
+            .execute(params![position, no, version as i64 + 1, last, body.crc, body.text])?;
+        self.board.next_event += 1;
+        Ok(position)
+    }
+
+    fn advance(&self, no: i64, position: i64, row: &RowImage) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(ADVANCE)?.execute(params![
+            no,
+            row.version as i64,
+            position,
+            row.done,
+            row.stage,
+            row.attempt,
+            row.due_at,
+            row.flags,
+            row.reason,
+            row.updated_at,
+        ])?;
+        Ok(())
+    }
+
+    pub(super) fn transition(&self, no: i64, position: i64, row: &RowImage, standing: Standing) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(TRANSITION)?.execute(params![
+            no,
+            row.version as i64,
+            position,
+            row.done,
+            row.stage,
+            row.attempt,
+            row.due_at,
+            row.flags,
+            row.reason,
+            row.updated_at,
+            row.status.code(),
+            Queue::of(row.status).map(Queue::code),
+            standing.lease as i64,
+            standing.wake_at.map(Timestamp::as_millis),
+            row.started_at,
+            row.ended_at,
+            row.total,
+        ])?;
+        Ok(())
+    }
+
+    fn standing_after(&self, commit: &EncodedCommit, keeps: bool) -> Standing {
+        let wake_at = match (commit.lease, commit.row.status) {
+            _ if keeps => None,
+            (LeaseChange::Release(Wake::At(at)), TaskStatus::Running | TaskStatus::RollingBack) => Some(at),
+            // Somebody asked for the rollback: it may begin at once.
+            (LeaseChange::Keep, TaskStatus::RollingBack) => Some(Timestamp::from_millis(commit.row.updated_at)),
+            _ => None,
+        };
+        Standing { lease: if keeps { self.board.epoch } else { 0 }, wake_at }
+    }
+
+    /// Brings memory in line with a row whose status or lease has changed.
+    fn settle_lease(
+        &mut self,
+        before: &Lease,
+        no: i64,
+        position: i64,
+        row: &RowImage,
+        standing: Standing,
+        keeps: bool,
+    ) -> rusqlite::Result<()> {
+        self.board.adopt(before.plan, no);
+        // An operator may have reached a parked task; its old time no longer counts.
+        if let Some(at) = before.wake_at {
+            self.board.parked.remove(&(at, no));
+        }
+        if keeps {
+            let lease = Lease { version: row.version, last_event: position, status: row.status, wake_at: None, ..before.clone() };
+            self.board.leases.insert(no, lease);
+        } else {
+            self.board.leases.remove(&no);
+            match (row.status.is_active(), standing.wake_at) {
+                (true, Some(at)) => {
+                    self.board.parked.insert((at, no));
+                }
+                (true, None) => self.board.orphan(before.plan, no, row.status),
+                (false, _) => {}
+            }
+        }
+        if row.status != before.status {
+            self.board.moved(before.plan, Some(before.status), Some(row.status));
+        }
+        match &before.tenant {
+            Some(tenant) if row.status.is_ended() => self.free_tenant(tenant, (before.plan, before.rank, no)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Gives the tenant's lock back, if it is this task's, and lets those waiting for it try again.
+    pub(super) fn free_tenant(&mut self, tenant: &Tenant, place: Place) -> rusqlite::Result<()> {
+        if let Some(line) = self.board.waiting.get_mut(tenant) {
+            line.remove(&place);
+        }
+        if self.board.held.get(tenant) != Some(&place.2) {
+            return Ok(());
+        }
+        self.board.held.remove(tenant);
+        self.connection.prepare_cached("DELETE FROM locks WHERE tenant = ?1")?.execute([tenant.as_str()])?;
+        for (plan, _, waiter) in self.board.next_in_line(tenant) {
+            self.connection
+                .prepare_cached("UPDATE task_runtimes SET queue = 0 WHERE no = ?1 AND queue = 1")?
+                .execute([waiter])?;
+            if let Some(open) = self.board.plans.get_mut(&plan) {
+                open.may_have_ready = true;
+            }
+            self.board.offer(plan);
+        }
+        Ok(())
+    }
+
+    fn plan_after(&self, no: i64, command: PlanCommand) -> Result<PlanStatus, StoreError> {
+        let plan = &self.board.plans[&no];
+        Ok(next_plan_status(plan.shared.id().as_str(), plan.status, &plan.counts, command)?)
+    }
+
+    /// Writes the plan's new status, if the commit asked for one or the task's end makes one.
+    pub(super) fn settle_plan(
+        &mut self,
+        no: i64,
+        asked: Option<PlanStatus>,
+        task: TaskStatus,
+        now: Timestamp,
+    ) -> rusqlite::Result<Option<PlanStatus>> {
+        let plan = &self.board.plans[&no];
+        let mut status = asked.unwrap_or(plan.status);
+        if task.is_ended() {
+            let settled = next_plan_status(plan.shared.id().as_str(), status, &plan.counts, PlanCommand::Settle);
+            status = settled.expect("settling refuses nothing");
+        }
+        let changed = status != plan.status;
+        let over = plan.counts.open() == 0 && (task.is_ended() || changed);
+        if changed || (over && status == PlanStatus::Cancelled) {
+            self.write_plan(no, status, None, now)?;
+        }
+        if over && status.is_ended() {
+            self.board.forget_plan(no);
+        }
+        Ok(changed.then_some(status))
+    }
+
+    /// A plan's status, with the times that go with it. It has ended when nothing of it is open any more.
+    pub(super) fn write_plan(&mut self, no: i64, status: PlanStatus, by: Option<&By>, now: Timestamp) -> rusqlite::Result<()> {
+        let plan = self.board.plans.get_mut(&no).expect("a plan is opened before it is written");
+        plan.status = status;
+        plan.version += 1;
+        let ended = (status.is_ended() && plan.counts.open() == 0).then_some(now.as_millis());
+        let started = (status == PlanStatus::Running).then_some(now.as_millis());
+        let by = by.map(|by| serde_json::to_string(by).expect("two strings are JSON"));
+        self.connection
+            .prepare_cached(
+                "UPDATE plans SET status = ?2, version = ?3, started_at = coalesce(started_at, ?4), ended_at = ?5, \
+                 changed_by = coalesce(?6, changed_by) WHERE no = ?1",
+            )?
+            .execute(params![no, status.code(), plan.version as i64, started, ended, by])?;
+        self.board.offer(no);
+        Ok(())
+    }
+
+    pub(super) fn note(&mut self, notes: Vec<Note>) -> Performed<()> {
+        for note in notes {
+            if let Some((done, total)) = note.progress {
+                self.connection
+                    .prepare_cached("UPDATE task_runtimes SET progress = ?2, progress_of = ?3 WHERE no = ?1")?
+                    .execute(params![note.key.no, done as i64, total as i64])?;
+            }
+            self.append_output(&note.key, &note.output)?;
+        }
+        Ok(Ok(()))
+    }
+
+    fn append_output(&self, key: &TaskRef, chunks: &[LogChunk]) -> rusqlite::Result<()> {
+        for chunk in chunks {
+            self.connection
+                .prepare_cached("INSERT INTO logs (task, stage, attempt, at, bytes) VALUES (?1, ?2, ?3, ?4, ?5)")?
+                .execute(params![key.no, chunk.stage.as_str(), chunk.attempt, chunk.at.as_millis(), chunk.bytes])?;
+        }
+        Ok(())
+    }
+}

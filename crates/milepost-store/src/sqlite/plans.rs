@@ -1,0 +1,40 @@
+//! Changes of a plan's own status.
+
+use milepost_core::plan::next_plan_status;
+use rusqlite::OptionalExtension;
+
+use crate::error::StoreError;
+use crate::model::{PlanChange, PlanRow};
+
+use super::read::read_plan;
+use super::writer::{Performed, Writer};
+
+impl Writer {
+    pub(super) fn change_plan(&mut self, change: PlanChange) -> Performed<PlanRow> {
+        let number = match self.board.plan_numbers.get(&change.plan) {
+            Some(no) => Some(*no),
+            None => self
+                .connection
+                .prepare_cached("SELECT no FROM plans WHERE id = ?1")?
+                .query_row([change.plan.as_str()], |row| row.get(0))
+                .optional()?,
+        };
+        let Some(no) = number else {
+            return Ok(Err(StoreError::NotFound { what: "plan", id: change.plan.to_string() }));
+        };
+        if let Err(error) = self.board.open_plan(&self.connection, no) {
+            return Ok(Err(error));
+        }
+        let plan = &self.board.plans[&no];
+        match next_plan_status(change.plan.as_str(), plan.status, &plan.counts, change.command) {
+            Err(rejection) => return Ok(Err(rejection.into())),
+            Ok(status) if status == plan.status => {}
+            Ok(status) => self.write_plan(no, status, Some(&change.by), change.now)?,
+        }
+        let plan = read_plan(&self.connection, no)?;
+        if plan.ended_at.is_some() && self.board.plans[&no].counts.open() == 0 {
+            self.board.forget_plan(no);
+        }
+        Ok(Ok(plan))
+    }
+}

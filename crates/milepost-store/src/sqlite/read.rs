@@ -1,0 +1,328 @@
+//! Questions, answered from a snapshot of the file; they never wait for the writer, nor it for them.
+
+use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
+use milepost_core::plan::{Plan, PlanDefinition};
+use milepost_core::task::TaskStatus;
+use milepost_core::time::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::error::StoreError;
+use crate::model::{
+    EventQuery, LockRow, LogChunk, LogQuery, Page, PlanQuery, PlanRow, StoredEvent, StoredTask, TaskQuery, TaskRef,
+    TaskRow, TasksOf,
+};
+
+use super::board::{Queue, count_tasks};
+use super::claim::TASK;
+use super::codec::{
+    ConfigRow, LogHead, SharedPlan, damaged, fold, name, plan_id, plan_status, read_log, task_status, tenant, time,
+    unavailable,
+};
+use super::commit::{FLAG_INTERRUPTED, FLAG_PAUSE_REQUESTED};
+
+const PLAN_COLUMNS: &str = "SELECT id, status, version, definition, first_task, last_task, created_at, started_at, ended_at, \
+    changed_by, no FROM plans ";
+
+/// A plan's row and its counts.
+pub(super) fn read_plan(connection: &Connection, no: i64) -> rusqlite::Result<PlanRow> {
+    connection
+        .prepare_cached(&format!("{PLAN_COLUMNS} WHERE no = ?1"))?
+        .query_row([no], |row| plan_row(connection, row))
+}
+
+fn plan_row(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<PlanRow> {
+    let definition: String = row.get(3)?;
+    let settings: serde_json::Value = serde_json::from_str(&definition).unwrap_or_default();
+    let by: Option<String> = row.get(9)?;
+    Ok(PlanRow {
+        id: plan_id(row, 0)?,
+        status: plan_status(row, 1)?,
+        max_concurrency: settings["max_concurrency"].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+        counts: count_tasks(connection, row.get(10)?, row.get(4)?, row.get(5)?)?,
+        version: row.get::<_, i64>(2)?.unsigned_abs(),
+        changed_by: by.and_then(|by| serde_json::from_str(&by).ok()),
+        created_at: Timestamp::from_millis(row.get(6)?),
+        started_at: time(row, 7)?,
+        ended_at: time(row, 8)?,
+    })
+}
+
+pub(super) fn read_definition(connection: &Connection, no: i64) -> rusqlite::Result<Result<Plan, StoreError>> {
+    let (text, first, last): (String, i64, i64) = connection
+        .prepare_cached("SELECT definition, first_task, last_task FROM plans WHERE no = ?1")?
+        .query_row([no], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let definition: PlanDefinition = match serde_json::from_str(&text) {
+        Ok(definition) => definition,
+        Err(error) => return Ok(Err(damaged(format!("the definition of plan {no}"), error))),
+    };
+    let mut statement = connection.prepare_cached(
+        "SELECT c.no, c.id, c.plan, c.tenant, c.created_at, c.body, c.crc, r.rank FROM task_configs c \
+         JOIN task_runtimes r ON r.no = c.no WHERE c.no BETWEEN ?2 AND ?3 AND c.plan = ?1 ORDER BY c.no",
+    )?;
+    let rows = statement.query_map([no, first, last], |row| Ok((ConfigRow::read(row)?, row.get::<_, i64>(7)?)))?;
+    let mut tasks = Vec::new();
+    for row in rows {
+        let (config, rank) = row?;
+        match config.definition(rank) {
+            Ok(task) => tasks.push(task),
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+    Ok(Ok(Plan { definition, tasks }))
+}
+
+/// A connection that reads, and the epoch that counts as alive: leases of any other are void.
+pub(super) struct Reader<'a> {
+    pub(super) connection: &'a Connection,
+    /// None: this process is not the owner, and another may be.
+    pub(super) live_epoch: Option<u64>,
+}
+
+impl Reader<'_> {
+    pub(super) fn plan(&self, id: &PlanId) -> Result<Option<PlanRow>, StoreError> {
+        self.plan_number(id)?
+            .map(|no| read_plan(self.connection, no).map_err(unavailable("read a plan")))
+            .transpose()
+    }
+
+    pub(super) fn definition(&self, id: &PlanId) -> Result<Option<Plan>, StoreError> {
+        let Some(no) = self.plan_number(id)? else { return Ok(None) };
+        read_definition(self.connection, no).map_err(unavailable("read a plan"))?.map(Some)
+    }
+
+    pub(super) fn plans(&self, query: &PlanQuery) -> Result<Page<PlanRow>, StoreError> {
+        let read = || {
+            let open = if query.open_only { "AND ended_at IS NULL" } else { "" };
+            let sql = format!("{PLAN_COLUMNS} WHERE no < ?1 {open} ORDER BY no DESC LIMIT ?2");
+            let mut statement = self.connection.prepare_cached(&sql)?;
+            let rows = statement.query_map(params![query.after.unwrap_or(i64::MAX), query.limit as i64], |row| {
+                Ok((row.get::<_, i64>(10)?, plan_row(self.connection, row)?))
+            })?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        Ok(page(read().map_err(unavailable("list plans"))?, query.limit))
+    }
+
+    pub(super) fn task(&self, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
+        let Some(no) = self.task_number(id)? else { return Ok(None) };
+        let (config, rank, head, lease) = self
+            .connection
+            .prepare_cached(TASK)
+            .and_then(|mut statement| {
+                statement.query_row([no], |row| {
+                    let head = LogHead {
+                        version: row.get::<_, i64>(8)?.unsigned_abs(),
+                        last_event: row.get(9)?,
+                        status: task_status(row, 10)?,
+                    };
+                    Ok((ConfigRow::read(row)?, row.get::<_, i64>(7)?, head, row.get::<_, i64>(11)?.unsigned_abs()))
+                })
+            })
+            .map_err(unavailable("read a task"))?;
+        let (key, tenant) = (config.key.clone(), config.tenant.clone());
+        let shared = self.shared_plan(config.plan)?;
+        let spec = config.spec(&shared, rank)?;
+        let task = fold(self.connection, &key, spec, &head)?;
+        let blocked_by = self.blocked_by(no, head.status, tenant.as_ref()).map_err(unavailable("read a lock"))?;
+        let progress = self.progress(no).map_err(unavailable("read progress"))?;
+        let orphaned = head.status.is_active() && lease != 0 && !self.is_live(lease)?;
+        Ok(Some(StoredTask { key, task, epoch: lease, orphaned, blocked_by, progress, claim_events: Vec::new() }))
+    }
+
+    fn shared_plan(&self, no: i64) -> Result<SharedPlan, StoreError> {
+        let text: String = self
+            .connection
+            .prepare_cached("SELECT definition FROM plans WHERE no = ?1")
+            .and_then(|mut statement| statement.query_row([no], |row| row.get(0)))
+            .map_err(unavailable("read a plan"))?;
+        let definition = serde_json::from_str(&text).map_err(|error| damaged(format!("the definition of plan {no}"), error))?;
+        Ok(SharedPlan::new(definition))
+    }
+
+    fn progress(&self, no: i64) -> rusqlite::Result<Option<(u64, u64)>> {
+        self.connection
+            .prepare_cached("SELECT progress, progress_of FROM task_runtimes WHERE no = ?1")?
+            .query_row([no], |row| progress(row, 0))
+    }
+
+    /// Who holds the tenant of a task that waits, as `planId:taskId`; or what else keeps it from running.
+    fn blocked_by(&self, no: i64, status: TaskStatus, tenant: Option<&Tenant>) -> rusqlite::Result<Option<String>> {
+        let damaged: Option<String> = self
+            .connection
+            .prepare_cached("SELECT reason FROM task_runtimes WHERE no = ?1 AND queue = ?2")?
+            .query_row(params![no, Queue::Damaged.code()], |row| row.get(0))
+            .optional()?
+            .flatten();
+        match (damaged, tenant) {
+            (Some(reason), _) => Ok(Some(reason)),
+            (None, Some(tenant)) if status == TaskStatus::Pending => self
+                .connection
+                .prepare_cached(
+                    "SELECT p.id || ':' || c.id FROM locks l JOIN task_configs c ON c.no = l.task JOIN plans p ON p.no = c.plan \
+                     WHERE l.tenant = ?1 AND l.task <> ?2",
+                )?
+                .query_row(params![tenant.as_str(), no], |row| row.get(0))
+                .optional(),
+            (None, _) => Ok(None),
+        }
+    }
+
+    pub(super) fn tasks(&self, query: &TaskQuery) -> Result<Page<TaskRow>, StoreError> {
+        const COLUMNS: &str = "SELECT c.no, c.id, p.id, c.tenant, c.created_at, r.status, r.flags, r.version, r.done, r.total, \
+            r.stage, r.attempt, r.due_at, r.reason, r.progress, r.progress_of, r.started_at, r.ended_at, r.updated_at, r.lease \
+            FROM task_runtimes r JOIN task_configs c ON c.no = r.no JOIN plans p ON p.no = r.plan ";
+        let wanted: i64 = query.statuses.iter().map(|status| 1 << status.code()).sum();
+        let wanted = if wanted == 0 { i64::MAX } else { wanted };
+        let limit = query.limit as i64;
+        let read = |mut statement: rusqlite::CachedStatement<'_>, parameters: &[&dyn rusqlite::ToSql]| {
+            let rows = statement.query_map(parameters, |row| Ok((row.get::<_, i64>(0)?, self.task_row(row)?)))?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        let rows = match &query.of {
+            TasksOf::Plan(id) => {
+                let missing = || StoreError::NotFound { what: "plan", id: id.to_string() };
+                let plan = self.plan_number(id)?.ok_or_else(missing)?;
+                let sql = format!(
+                    "{COLUMNS} WHERE r.no > ?2 AND r.no BETWEEN p.first_task AND p.last_task AND r.plan = ?1 AND p.no = ?1 \
+                     AND (1 << r.status) & ?3 ORDER BY r.no LIMIT ?4"
+                );
+                let after = query.after.unwrap_or(0);
+                self.connection.prepare_cached(&sql).and_then(|statement| read(statement, &[&plan, &after, &wanted, &limit]))
+            }
+            TasksOf::Tenant(tenant) => {
+                let sql = format!(
+                    "{COLUMNS} WHERE c.tenant = ?1 AND c.no < ?2 AND (1 << r.status) & ?3 ORDER BY c.no DESC LIMIT ?4"
+                );
+                let before = query.after.unwrap_or(i64::MAX);
+                let tenant = tenant.as_str();
+                self.connection.prepare_cached(&sql).and_then(|statement| read(statement, &[&tenant, &before, &wanted, &limit]))
+            }
+        };
+        Ok(page(rows.map_err(unavailable("list tasks"))?, query.limit))
+    }
+
+    fn task_row(&self, row: &Row<'_>) -> rusqlite::Result<TaskRow> {
+        let no: i64 = row.get(0)?;
+        let status = task_status(row, 5)?;
+        let flags: i64 = row.get(6)?;
+        let lease = row.get::<_, i64>(19)?.unsigned_abs();
+        let tenant = if row.get_ref(3)? == rusqlite::types::ValueRef::Null { None } else { Some(tenant(row, 3)?) };
+        let stage: Option<String> = row.get(10)?;
+        let orphaned = lease != 0 && !self.is_live(lease).unwrap_or(false);
+        Ok(TaskRow {
+            key: TaskRef { no, id: name(row, 1)? },
+            plan: plan_id(row, 2)?,
+            status,
+            interrupted: status.is_active() && (flags & FLAG_INTERRUPTED != 0 || orphaned),
+            pause_requested: flags & FLAG_PAUSE_REQUESTED != 0,
+            version: row.get::<_, i64>(7)?.unsigned_abs(),
+            done: row.get(8)?,
+            stages: row.get(9)?,
+            stage: stage.and_then(|stage| StageName::parse(stage).ok()),
+            attempt: row.get(11)?,
+            next_due: time(row, 12)?,
+            blocked_by: self.blocked_by(no, status, tenant.as_ref())?,
+            tenant,
+            reason: row.get(13)?,
+            progress: progress(row, 14)?,
+            created_at: Timestamp::from_millis(row.get(4)?),
+            started_at: time(row, 16)?,
+            ended_at: time(row, 17)?,
+            updated_at: Timestamp::from_millis(row.get(18)?),
+        })
+    }
+
+    /// Whether the owner that took a lease still is the owner.
+    fn is_live(&self, lease: u64) -> Result<bool, StoreError> {
+        match self.live_epoch {
+            Some(epoch) => Ok(lease == epoch),
+            None => self
+                .connection
+                .prepare_cached("SELECT value FROM meta WHERE key = 'epoch'")
+                .and_then(|mut statement| statement.query_row([], |row| row.get::<_, i64>(0)))
+                .map(|epoch| epoch.unsigned_abs() == lease)
+                .map_err(unavailable("read the store's epoch")),
+        }
+    }
+
+    pub(super) fn events(&self, query: &EventQuery) -> Result<Vec<StoredEvent>, StoreError> {
+        let missing = || StoreError::NotFound { what: "task", id: query.task.to_string() };
+        let no = self.task_number(&query.task)?.ok_or_else(missing)?;
+        let newest: i64 = self
+            .connection
+            .prepare_cached("SELECT last_event FROM task_runtimes WHERE no = ?1")
+            .and_then(|mut statement| statement.query_row([no], |row| row.get(0)))
+            .map_err(unavailable("read a task"))?;
+        let key = TaskRef { id: query.task.clone(), no };
+        let log = read_log(self.connection, &key, newest, query.after)?;
+        Ok(log.into_iter().take(query.limit).map(|(sequence, record)| StoredEvent { sequence, record }).collect())
+    }
+
+    pub(super) fn logs(&self, query: &LogQuery) -> Result<Vec<LogChunk>, StoreError> {
+        let missing = || StoreError::NotFound { what: "task", id: query.task.to_string() };
+        let no = self.task_number(&query.task)?.ok_or_else(missing)?;
+        let stage = query.stage.as_ref().map(|stage| stage.as_str());
+        let read = || {
+            let mut statement = self.connection.prepare_cached(
+                "SELECT stage, attempt, at, bytes FROM logs WHERE task = ?1 AND (?2 IS NULL OR stage = ?2) \
+                 AND (?3 IS NULL OR attempt = ?3) ORDER BY no",
+            )?;
+            let rows = statement.query_map(params![no, stage, query.attempt], |row| {
+                let stage: String = row.get(0)?;
+                let parsed = StageName::parse(&stage).map_err(|error| {
+                    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, error.into())
+                })?;
+                let at = Timestamp::from_millis(row.get(2)?);
+                Ok(LogChunk { stage: parsed, attempt: row.get(1)?, at, bytes: row.get(3)? })
+            })?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        read().map_err(unavailable("read captured output"))
+    }
+
+    pub(super) fn locks(&self) -> Result<Vec<LockRow>, StoreError> {
+        let read = || {
+            let mut statement = self.connection.prepare_cached(
+                "SELECT l.tenant, p.id, c.id, l.since, l.fence FROM locks l JOIN task_configs c ON c.no = l.task \
+                 JOIN plans p ON p.no = c.plan ORDER BY l.tenant",
+            )?;
+            let rows = statement.query_map([], |row| {
+                Ok(LockRow {
+                    tenant: tenant(row, 0)?,
+                    plan: plan_id(row, 1)?,
+                    task: name(row, 2)?,
+                    since: Timestamp::from_millis(row.get(3)?),
+                    fence: row.get::<_, i64>(4)?.unsigned_abs(),
+                })
+            })?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        read().map_err(unavailable("list tenant locks"))
+    }
+
+    fn plan_number(&self, id: &PlanId) -> Result<Option<i64>, StoreError> {
+        self.number("SELECT no FROM plans WHERE id = ?1", id.as_str())
+    }
+
+    fn task_number(&self, id: &TaskId) -> Result<Option<i64>, StoreError> {
+        self.number("SELECT no FROM task_configs WHERE id = ?1", id.as_str())
+    }
+
+    fn number(&self, sql: &str, id: &str) -> Result<Option<i64>, StoreError> {
+        self.connection
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.query_row([id], |row| row.get(0)).optional())
+            .map_err(unavailable("look up an id"))
+    }
+}
+
+fn progress(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<(u64, u64)>> {
+    let (done, total): (Option<i64>, Option<i64>) = (row.get(index)?, row.get(index + 1)?);
+    Ok(done.map(|done| (done.unsigned_abs(), total.unwrap_or(0).unsigned_abs())))
+}
+
+/// There is a next page when this one is full.
+fn page<T>(rows: Vec<(i64, T)>, limit: usize) -> Page<T> {
+    let next = rows.last().filter(|_| rows.len() == limit).map(|(no, _)| *no);
+    Page { items: rows.into_iter().map(|(_, item)| item).collect(), next }
+}

@@ -1,0 +1,209 @@
+//! Opening a file, as its owner or to read it, and the trait on top of the parts beside this one.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use milepost_core::id::{PlanId, TaskId};
+use milepost_core::plan::Plan;
+use rusqlite::{Connection, OpenFlags};
+use tokio::sync::oneshot;
+
+use crate::error::StoreError;
+use crate::model::{
+    ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note, Page, PlanChange, PlanQuery,
+    PlanRow, StoreStats, StoredEvent, StoredTask, Submission, Submitted, TaskQuery, TaskRow,
+};
+use crate::store::Store;
+
+use super::board::Board;
+use super::codec::unavailable;
+use super::owner::{OwnerLock, beside, is_owned};
+use super::read::Reader;
+use super::schema;
+use super::writer::{Operation, Reply, WriterHandle};
+
+/// A store in one file.
+pub struct SqliteStore {
+    path: PathBuf,
+    /// None when opened to read.
+    writer: Option<WriterHandle>,
+    live_epoch: Option<u64>,
+    readers: Arc<Readers>,
+    // Given back last, when the writer has finished.
+    _owner: Option<OwnerLock>,
+}
+
+impl std::fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteStore").field("path", &self.path).field("owner", &self.writer.is_some()).finish()
+    }
+}
+
+impl SqliteStore {
+    /// Opens the file as its one owner, and makes it if there is none.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let path = path.as_ref().to_owned();
+        let owner = OwnerLock::acquire(&path)?;
+        let mut connection = Connection::open(&path).map_err(unavailable("open the file"))?;
+        let version = schema::check_format(&connection, &path.display().to_string())?;
+        schema::configure_writer(&connection).map_err(unavailable("configure its connection"))?;
+        schema::migrate(&mut connection, version).map_err(unavailable("bring the file to this version's format"))?;
+        // Every lease taken before this is void from here on.
+        connection
+            .execute("UPDATE meta SET value = value + 1 WHERE key = 'epoch'", [])
+            .map_err(unavailable("begin a new epoch"))?;
+        let board = Board::load(&connection)?;
+        let live_epoch = Some(board.epoch);
+        let writer = WriterHandle::start(connection, board)?;
+        Ok(Self { readers: Readers::new(&path), path, writer: Some(writer), live_epoch, _owner: Some(owner) })
+    }
+
+    /// Opens the file to read it, whoever owns it. It must exist.
+    pub fn open_to_read(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let path = path.as_ref().to_owned();
+        if !path.exists() {
+            let id = path.display().to_string();
+            return Err(StoreError::NotFound { what: "store", id });
+        }
+        let readers = Readers::new(&path);
+        // Without an owner no lease is alive.
+        let live_epoch = (!is_owned(&path)).then_some(0);
+        readers.with(|connection| schema::check_format(connection, &path.display().to_string()).map(|_| ()))?;
+        Ok(Self { path, writer: None, live_epoch, readers, _owner: None })
+    }
+
+    /// Where the owner listens for the verbs of other processes.
+    pub fn socket_path(path: impl AsRef<Path>) -> PathBuf {
+        beside(path.as_ref(), "sock")
+    }
+
+    async fn write<T>(&self, operation: impl FnOnce(Reply<T>) -> Operation) -> Result<T, StoreError> {
+        let refused = |why: &str| StoreError::Unavailable { backend: "sqlite", operation: "write", source: why.into() };
+        let writer = self.writer.as_ref().ok_or_else(|| refused("the file was opened to read it"))?;
+        let (reply, answer) = oneshot::channel();
+        writer.send(operation(reply));
+        answer.await.unwrap_or_else(|_| Err(refused("its writer panicked; the cause is in the log")))
+    }
+
+    /// Reads on a thread that may block.
+    async fn read<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Reader<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (readers, live_epoch) = (self.readers.clone(), self.live_epoch);
+        let answer = tokio::task::spawn_blocking(move || {
+            readers.with(|connection| {
+                // One question is one snapshot, however many statements it takes.
+                let transaction = connection.unchecked_transaction().map_err(unavailable("begin to read"))?;
+                let answer = question(&Reader { connection: &transaction, live_epoch });
+                transaction.finish().map_err(unavailable("end reading"))?;
+                answer
+            })
+        });
+        answer.await.unwrap_or_else(|error| {
+            Err(StoreError::Unavailable { backend: "sqlite", operation: "read", source: error.into() })
+        })
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn submit(&self, submission: Submission) -> Result<Submitted, StoreError> {
+        self.write(|reply| Operation::Submit(submission, reply)).await
+    }
+
+    async fn claim(&self, request: ClaimRequest) -> Result<Claimed, StoreError> {
+        self.write(|reply| Operation::Claim(request, reply)).await
+    }
+
+    async fn commit(&self, commit: Commit) -> Result<Committed, StoreError> {
+        let commit = Box::new(commit.into());
+        self.write(|reply| Operation::Commit(commit, reply)).await
+    }
+
+    async fn change_plan(&self, change: PlanChange) -> Result<PlanRow, StoreError> {
+        self.write(|reply| Operation::ChangePlan(change, reply)).await
+    }
+
+    async fn note(&self, notes: Vec<Note>) -> Result<(), StoreError> {
+        self.write(|reply| Operation::Note(notes, reply)).await
+    }
+
+    async fn plan(&self, id: &PlanId) -> Result<Option<PlanRow>, StoreError> {
+        let id = id.clone();
+        self.read(move |reader| reader.plan(&id)).await
+    }
+
+    async fn definition(&self, id: &PlanId) -> Result<Option<Plan>, StoreError> {
+        let id = id.clone();
+        self.read(move |reader| reader.definition(&id)).await
+    }
+
+    async fn plans(&self, query: PlanQuery) -> Result<Page<PlanRow>, StoreError> {
+        self.read(move |reader| reader.plans(&query)).await
+    }
+
+    async fn task(&self, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
+        let id = id.clone();
+        self.read(move |reader| reader.task(&id)).await
+    }
+
+    async fn tasks(&self, query: TaskQuery) -> Result<Page<TaskRow>, StoreError> {
+        self.read(move |reader| reader.tasks(&query)).await
+    }
+
+    async fn events(&self, query: EventQuery) -> Result<Vec<StoredEvent>, StoreError> {
+        self.read(move |reader| reader.events(&query)).await
+    }
+
+    async fn logs(&self, query: LogQuery) -> Result<Vec<LogChunk>, StoreError> {
+        self.read(move |reader| reader.logs(&query)).await
+    }
+
+    async fn locks(&self) -> Result<Vec<LockRow>, StoreError> {
+        self.read(|reader| reader.locks()).await
+    }
+
+    fn stats(&self) -> StoreStats {
+        self.writer.as_ref().map(WriterHandle::stats).unwrap_or_default()
+    }
+}
+
+/// Connections that read, kept for the next question.
+#[derive(Debug)]
+struct Readers {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    /// More would only hold on to memory.
+    const KEPT: usize = 4;
+
+    fn new(path: &Path) -> Arc<Self> {
+        Arc::new(Self { path: path.to_owned(), idle: Mutex::default() })
+    }
+
+    fn with<T>(&self, question: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => self.connect().map_err(unavailable("open the file to read it"))?,
+        };
+        let answer = question(&connection);
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < Self::KEPT {
+            idle.push(connection);
+        }
+        answer
+    }
+
+    fn connect(&self) -> rusqlite::Result<Connection> {
+        // Not read-only to SQLite: the first reader after a crash has to recover the write-ahead log.
+        let connection = Connection::open_with_flags(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        connection.pragma_update(None, "query_only", true)?;
+        connection.busy_timeout(std::time::Duration::from_secs(10))?;
+        Ok(connection)
+    }
+}

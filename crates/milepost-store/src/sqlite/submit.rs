@@ -1,0 +1,293 @@
+//! Taking in a plan: whole, or not at all.
+
+use std::collections::HashSet;
+
+use milepost_core::id::{PlanId, TaskId};
+use milepost_core::plan::{OnTenantConflict, Plan, PlanCommand, PlanDefinition, TaskCounts, TaskDefinition, next_plan_status};
+use milepost_core::task::{Event, PlanStatus, Record, TaskStatus};
+use milepost_core::time::Timestamp;
+use rusqlite::{OptionalExtension, params};
+
+use crate::error::{Clash, StoreError};
+use crate::model::{Difference, PlanRow, Resubmit, Start, Submission, Submitted};
+
+use super::board::{Board, OpenPlan, Queue};
+use super::codec::{SharedPlan, damaged, digest, encode_config, encode_events};
+use super::commit::INSERT_EVENT;
+use super::read::{read_definition, read_plan};
+use super::writer::{Performed, Writer};
+
+impl Writer {
+    pub(super) fn submit(&mut self, submission: Submission) -> Performed<Submitted> {
+        // Other commits share the transaction: what a refused plan wrote must go without taking theirs along.
+        self.connection.prepare_cached("SAVEPOINT submission")?.execute([])?;
+        let numbers = (self.board.next_task, self.board.next_plan, self.board.next_event);
+        let outcome = self.submit_whole(&submission)?;
+        if outcome.is_err() {
+            self.connection.prepare_cached("ROLLBACK TO submission")?.execute([])?;
+            (self.board.next_task, self.board.next_plan, self.board.next_event) = numbers;
+        }
+        self.connection.prepare_cached("RELEASE submission")?.execute([])?;
+        Ok(outcome)
+    }
+
+    fn submit_whole(&mut self, submission: &Submission) -> Performed<Submitted> {
+        let plan = &submission.plan;
+        let digest = digest(plan);
+        let known = self
+            .connection
+            .prepare_cached("SELECT no, digest FROM plans WHERE id = ?1")?
+            .query_row([plan.definition.id.as_str()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))
+            .optional()?;
+        match known {
+            None => self.create(submission, &digest),
+            Some((no, stored)) if stored == digest => self.carry_on(no, submission, Difference::default()),
+            Some((no, _)) => match submission.resubmit {
+                Resubmit::Same => Ok(Err(self.other_content(no, plan)?)),
+                Resubmit::Update => self.update(no, submission, &digest),
+            },
+        }
+    }
+
+    fn create(&mut self, submission: &Submission, digest: &[u8; 32]) -> Performed<Submitted> {
+        let Submission { plan, start, now, .. } = submission;
+        let id = &plan.definition.id;
+        if plan.definition.settings.on_tenant_conflict == OnTenantConflict::Refuse {
+            let busy = self.busy_tenants(&plan.tasks);
+            if !busy.is_empty() {
+                return Ok(Err(Clash::TenantsBusy { plan: id.clone(), busy }.into()));
+            }
+        }
+        let no = self.board.next_plan;
+        let first = self.board.next_task;
+        if let Err(clash) = self.insert_tasks(no, &plan.definition, &plan.tasks, *now)? {
+            return Ok(Err(clash));
+        }
+        let status = if *start == Start::AtOnce { PlanStatus::Running } else { PlanStatus::Ready };
+        let started_at = (*start == Start::AtOnce).then_some(*now);
+        let definition = definition_text(&plan.definition);
+        self.connection
+            .prepare_cached(
+                "INSERT INTO plans (no, id, status, version, definition, digest, first_task, last_task, created_at, started_at) \
+                 VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?8, ?9)",
+            )?
+            .execute(params![
+                no,
+                id.as_str(),
+                status.code(),
+                definition,
+                digest.as_slice(),
+                first,
+                self.board.next_task - 1,
+                now.as_millis(),
+                started_at.map(Timestamp::as_millis),
+            ])?;
+        self.board.next_plan += 1;
+        let mut counts = TaskCounts::default();
+        counts.add(TaskStatus::Pending, plan.tasks.len() as u64);
+        let shared = SharedPlan::new(plan.definition.clone());
+        self.board.plan_numbers.insert(id.clone(), no);
+        self.board.plans.insert(no, OpenPlan { shared, status, version: 1, counts, may_have_ready: true });
+        self.board.offer(no);
+        let row = PlanRow {
+            id: id.clone(),
+            status,
+            max_concurrency: plan.definition.settings.max_concurrency,
+            counts,
+            version: 1,
+            changed_by: None,
+            created_at: *now,
+            started_at,
+            ended_at: None,
+        };
+        Ok(Ok(Submitted { plan: row, created: true, difference: Difference::default() }))
+    }
+
+    /// The same plan again: it is started if it only waited for that, and otherwise left as it is.
+    fn carry_on(&mut self, no: i64, submission: &Submission, difference: Difference) -> Performed<Submitted> {
+        if let Err(error) = self.board.open_plan(&self.connection, no) {
+            return Ok(Err(error));
+        }
+        if submission.start == Start::AtOnce && self.board.plans[&no].status == PlanStatus::Ready {
+            self.write_plan(no, PlanStatus::Running, None, submission.now)?;
+        }
+        let plan = read_plan(&self.connection, no)?;
+        if plan.ended_at.is_some() && self.board.plans[&no].active() == 0 {
+            self.board.forget_plan(no);
+        }
+        Ok(Ok(Submitted { plan, created: false, difference }))
+    }
+
+    fn other_content(&self, no: i64, new: &Plan) -> rusqlite::Result<StoreError> {
+        let plan = new.definition.id.clone();
+        Ok(match read_definition(&self.connection, no)? {
+            Ok(old) => Clash::OtherContent { plan, difference: crate::difference::first_difference(&old, new) }.into(),
+            Err(error) => error,
+        })
+    }
+
+    /// New tasks join as PENDING, missing ones go with their logs, and the others keep what they have done.
+    fn update(&mut self, no: i64, submission: &Submission, digest: &[u8; 32]) -> Performed<Submitted> {
+        let plan = &submission.plan;
+        let id = &plan.definition.id;
+        if let Err(error) = self.board.open_plan(&self.connection, no) {
+            return Ok(Err(error));
+        }
+        if self.board.leases.values().any(|lease| lease.plan == no) {
+            return Ok(Err(Clash::Running { plan: id.clone() }.into()));
+        }
+        let stored = self.tasks_of(no)?;
+        let wanted: HashSet<&TaskId> = plan.tasks.iter().map(|task| &task.id).collect();
+        let known: HashSet<&TaskId> = stored.iter().map(|(_, id)| id).collect();
+        let added: Vec<TaskDefinition> = plan.tasks.iter().filter(|task| !known.contains(&task.id)).cloned().collect();
+        let removed: Vec<i64> = stored.iter().filter(|(_, id)| !wanted.contains(id)).map(|(no, _)| *no).collect();
+        for task in &removed {
+            self.remove_task(*task)?;
+        }
+        for task in plan.tasks.iter().filter(|task| known.contains(&task.id)) {
+            self.redefine(task)?;
+        }
+        if let Err(clash) = self.insert_tasks(no, &plan.definition, &added, submission.now)? {
+            return Ok(Err(clash));
+        }
+        self.connection
+            .prepare_cached("UPDATE plans SET definition = ?2, digest = ?3, last_task = max(last_task, ?4) WHERE no = ?1")?
+            .execute(params![no, definition_text(&plan.definition), digest.as_slice(), self.board.next_task - 1])?;
+        let difference = Difference { added: added.len() as u64, removed: removed.len() as u64 };
+        self.reread_after_update(no, &difference, submission.now)?;
+        self.carry_on(no, submission, difference)
+    }
+
+    /// An update is rare and touches everything: memory is read anew rather than patched.
+    fn reread_after_update(&mut self, no: i64, difference: &Difference, now: Timestamp) -> rusqlite::Result<()> {
+        let reread = Board::load(&self.connection).and_then(|mut board| {
+            board.open_plan(&self.connection, no)?;
+            Ok(board)
+        });
+        self.board = reread.map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+        let plan = &self.board.plans[&no];
+        let id = plan.shared.id().as_str().to_owned();
+        let settled = match (difference.added > 0, plan.status) {
+            (true, PlanStatus::Completed | PlanStatus::Failed) => PlanStatus::Ready,
+            (_, status) => next_plan_status(&id, status, &plan.counts, PlanCommand::Settle).unwrap_or(status),
+        };
+        if settled != plan.status {
+            self.write_plan(no, settled, None, now)?;
+        }
+        Ok(())
+    }
+
+    fn tasks_of(&self, plan: i64) -> rusqlite::Result<Vec<(i64, TaskId)>> {
+        self.connection
+            .prepare_cached(
+                "SELECT c.no, c.id FROM plans p JOIN task_configs c ON c.no BETWEEN p.first_task AND p.last_task \
+                 WHERE p.no = ?1 AND c.plan = ?1",
+            )?
+            .query_map([plan], |row| Ok((row.get(0)?, super::codec::name(row, 1)?)))?
+            .collect()
+    }
+
+    fn remove_task(&mut self, no: i64) -> rusqlite::Result<()> {
+        let mut position: i64 = self
+            .connection
+            .prepare_cached("SELECT last_event FROM task_runtimes WHERE no = ?1")?
+            .query_row([no], |row| row.get(0))?;
+        while position != 0 {
+            let previous = self
+                .connection
+                .prepare_cached("DELETE FROM events WHERE pos = ?1 RETURNING prev")?
+                .query_row([position], |row| row.get(0))
+                .optional()?;
+            position = previous.unwrap_or(0);
+        }
+        for sql in [
+            "DELETE FROM task_configs WHERE no = ?1",
+            "DELETE FROM task_runtimes WHERE no = ?1",
+            "DELETE FROM locks WHERE task = ?1",
+            "DELETE FROM logs WHERE task = ?1",
+        ] {
+            self.connection.prepare_cached(sql)?.execute([no])?;
+        }
+        Ok(())
+    }
+
+    /// The task keeps its log; its checkpoint is checked against the new stages when it next runs.
+    fn redefine(&mut self, task: &TaskDefinition) -> rusqlite::Result<()> {
+        let (body, crc) = encode_config(task);
+        let tenant = task.tenant.as_ref().map(|tenant| tenant.as_str());
+        self.connection
+            .prepare_cached("UPDATE task_configs SET body = ?2, crc = ?3, tenant = ?4 WHERE id = ?1")?
+            .execute(params![task.id.as_str(), body, crc, tenant])?;
+        Ok(())
+    }
+
+    fn busy_tenants(&self, tasks: &[TaskDefinition]) -> Vec<String> {
+        let busy = tasks.iter().filter_map(|task| task.tenant.as_ref()).filter(|tenant| self.board.held.contains_key(*tenant));
+        let mut busy: Vec<String> = busy.map(ToString::to_string).collect();
+        busy.sort();
+        busy.dedup();
+        busy
+    }
+
+    fn insert_tasks(
+        &mut self,
+        plan: i64,
+        definition: &PlanDefinition,
+        tasks: &[TaskDefinition],
+        now: Timestamp,
+    ) -> rusqlite::Result<Result<(), StoreError>> {
+        let created = encode_events(&[Record::new(now, Event::TaskCreated {})]);
+        let mut configs = self.connection.prepare_cached(
+            "INSERT INTO task_configs (no, id, plan, tenant, created_at, body, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )?;
+        let mut runtimes = self.connection.prepare_cached(
+            "INSERT INTO task_runtimes (no, plan, queue, rank, status, version, lease, last_event, done, total, attempt, flags, updated_at) \
+             VALUES (?1, ?2, ?3, ?4, ?5, 1, 0, ?6, 0, ?7, 0, 0, ?8)",
+        )?;
+        let mut events = self.connection.prepare_cached(INSERT_EVENT)?;
+        for task in tasks {
+            let (no, position) = (self.board.next_task, self.board.next_event);
+            let (body, crc) = encode_config(task);
+            let tenant = task.tenant.as_ref().map(|tenant| tenant.as_str());
+            let inserted = configs.execute(params![no, task.id.as_str(), plan, tenant, now.as_millis(), body, crc]);
+            if let Err(error) = inserted {
+                if error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation) {
+                    return Ok(Err(self.task_id_taken(&task.id)?));
+                }
+                return Err(error);
+            }
+            let stages = task.stages.as_ref().unwrap_or(&definition.stages).len() as i64;
+            let rank = -i64::from(task.priority);
+            runtimes.execute(params![
+                no,
+                plan,
+                Queue::Ready.code(),
+                rank,
+                TaskStatus::Pending.code(),
+                position,
+                stages,
+                now.as_millis()
+            ])?;
+            events.execute(params![position, no, 1, 0, created.crc, created.text])?;
+            self.board.next_task += 1;
+            self.board.next_event += 1;
+        }
+        Ok(Ok(()))
+    }
+
+    fn task_id_taken(&self, id: &TaskId) -> rusqlite::Result<StoreError> {
+        let owner: Option<String> = self
+            .connection
+            .prepare_cached("SELECT p.id FROM task_configs c JOIN plans p ON p.no = c.plan WHERE c.id = ?1")?
+            .query_row([id.as_str()], |row| row.get(0))
+            .optional()?;
+        Ok(match owner.map(PlanId::parse) {
+            Some(Ok(owner)) => Clash::TaskId { task: id.clone(), owner }.into(),
+            _ => damaged(format!("task {id}"), "it belongs to no plan"),
+        })
+    }
+}
+
+fn definition_text(definition: &PlanDefinition) -> String {
+    serde_json::to_string(definition).expect("a plan's definition came from JSON or YAML")
+}

@@ -1,0 +1,337 @@
+//! Group commit: whatever waits to be written goes to the disk in one transaction.
+//!
+//! Under load a thread of its own writes, and what arrives during one sync rides in the next. When nobody writes, the
+//! caller does it at once: for a lone task two thread hops would cost more than the sync itself.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use crate::error::StoreError;
+use crate::model::{
+    ClaimRequest, Claimed, Committed, Note, PlanChange, PlanRow, StoreStats, Submission, Submitted,
+};
+
+use super::board::Board;
+use super::codec::unavailable;
+use super::commit::EncodedCommit;
+
+/// Larger batches add latency and no speed: the sync is a small part of them already.
+const MAX_BATCH: usize = 2048;
+/// A caller writes by itself only this much; more is the writer thread's, so that no async worker is held for long.
+const MAX_INLINE: usize = 4;
+/// WAL pages after which its content is moved into the database: 32 MiB.
+const CHECKPOINT_PAGES: u64 = 8192;
+
+/// One thing to write, and where its answer goes.
+pub(super) enum Operation {
+    Commit(Box<EncodedCommit>, Reply<Committed>),
+    Claim(ClaimRequest, Reply<Claimed>),
+    Submit(Submission, Reply<Submitted>),
+    ChangePlan(PlanChange, Reply<PlanRow>),
+    Note(Vec<Note>, Reply<()>),
+}
+
+pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// The connection that writes and the memory that goes with it; whoever holds the lock on it is the writer.
+pub(super) struct Writer {
+    pub(super) connection: Connection,
+    pub(super) board: Board,
+}
+
+pub(super) struct Shared {
+    writer: Mutex<Writer>,
+    queue: Mutex<VecDeque<Operation>>,
+    arrived: Condvar,
+    stopping: AtomicBool,
+    wal_pages: Arc<AtomicU64>,
+    stats: Stats,
+}
+
+#[derive(Default)]
+struct Stats {
+    syncs: AtomicU64,
+    batches: AtomicU64,
+    operations: AtomicU64,
+    commits: AtomicU64,
+}
+
+/// Starts the writer thread; dropping this lets it finish what is queued and ends it.
+pub(super) struct WriterHandle {
+    shared: Arc<Shared>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl WriterHandle {
+    pub(super) fn start(mut connection: Connection, board: Board) -> Result<Self, StoreError> {
+        let wal_pages = Arc::new(AtomicU64::new(0));
+        let pages = wal_pages.clone();
+        connection
+            .wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, count: i32| {
+                pages.store(u64::try_from(count).unwrap_or(0), Ordering::Relaxed);
+                Ok(())
+            }))
+            .map_err(unavailable("watch the write-ahead log"))?;
+        let shared = Arc::new(Shared {
+            writer: Mutex::new(Writer { connection, board }),
+            queue: Mutex::default(),
+            arrived: Condvar::new(),
+            stopping: AtomicBool::new(false),
+            wal_pages,
+            stats: Stats::default(),
+        });
+        let thread = {
+            let shared = shared.clone();
+            std::thread::Builder::new().name("milepost-writer".to_owned()).spawn(move || shared.write_until_stopped())
+        };
+        let thread = thread.map_err(|source| StoreError::Unavailable {
+            backend: "sqlite",
+            operation: "start its writer thread",
+            source: source.into(),
+        })?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Queues an operation; it may be written before this returns.
+    pub(super) fn send(&self, operation: Operation) {
+        self.shared.send(operation);
+    }
+
+    pub(super) fn stats(&self) -> StoreStats {
+        let stats = &self.shared.stats;
+        StoreStats {
+            syncs: stats.syncs.load(Ordering::Relaxed),
+            batches: stats.batches.load(Ordering::Relaxed),
+            operations: stats.operations.load(Ordering::Relaxed),
+            commits: stats.commits.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for WriterHandle {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::Release);
+        drop(lock(&self.shared.queue));
+        self.shared.arrived.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A writer that panicked has said so already; there is nothing to add here.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn send(&self, operation: Operation) {
+        let waiting = {
+            let mut queue = lock(&self.queue);
+            queue.push_back(operation);
+            queue.len()
+        };
+        if waiting <= MAX_INLINE
+            && let Some(mut writer) = try_lock(&self.writer)
+        {
+            let batch = self.take(MAX_INLINE);
+            self.write(&mut writer, batch);
+            drop(writer);
+            // What came meanwhile found the writer busy and left it to us to pass on.
+            if lock(&self.queue).is_empty() {
+                return;
+            }
+        }
+        self.arrived.notify_one();
+    }
+
+    fn write_until_stopped(&self) {
+        loop {
+            let mut queue = lock(&self.queue);
+            while queue.is_empty() {
+                if self.stopping.load(Ordering::Acquire) {
+                    return;
+                }
+                queue = self.arrived.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            }
+            drop(queue);
+            // A panic fails this group, whose callers see their answers dropped; the next transaction starts afresh.
+            let written = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let mut writer = lock(&self.writer);
+                let batch = self.take(MAX_BATCH);
+                self.write(&mut writer, batch);
+            }));
+            if written.is_err() {
+                tracing::error!("the writer panicked; its group of commits was rolled back");
+            }
+        }
+    }
+
+    fn take(&self, most: usize) -> Vec<Operation> {
+        let mut queue = lock(&self.queue);
+        let count = queue.len().min(most);
+        queue.drain(..count).collect()
+    }
+
+    /// One transaction for all; each is answered only once all are on the disk.
+    fn write(&self, writer: &mut Writer, batch: Vec<Operation>) {
+        if batch.is_empty() {
+            return;
+        }
+        let operations = batch.len() as u64;
+        let commits = batch.iter().filter(|operation| matches!(operation, Operation::Commit(..))).count() as u64;
+        let mut answers = Vec::with_capacity(batch.len());
+        match writer.transact(batch, &mut answers) {
+            Ok(()) => {
+                self.stats.syncs.fetch_add(1, Ordering::Relaxed);
+                self.stats.batches.fetch_add(1, Ordering::Relaxed);
+                self.stats.operations.fetch_add(operations, Ordering::Relaxed);
+                self.stats.commits.fetch_add(commits, Ordering::Relaxed);
+                answers.into_iter().for_each(Answer::send);
+            }
+            Err(error) => {
+                tracing::error!(%error, "a group of commits was rolled back");
+                answers.into_iter().for_each(|answer| answer.fail(&error));
+            }
+        }
+        if self.wal_pages.load(Ordering::Relaxed) >= CHECKPOINT_PAGES {
+            self.checkpoint(writer);
+        }
+    }
+
+    fn checkpoint(&self, writer: &Writer) {
+        let moved = writer.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        if let Err(error) = moved {
+            abort_if_sync_failed(&error);
+            tracing::warn!(%error, "the write-ahead log could not be moved into the database; it keeps growing");
+        }
+        // The log before its pages are copied, the database after, and the log's new header at the next commit.
+        self.stats.syncs.fetch_add(3, Ordering::Relaxed);
+        self.wal_pages.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Writer {
+    fn transact(&mut self, batch: Vec<Operation>, answers: &mut Vec<Answer>) -> Result<(), Arc<StoreError>> {
+        let mut failed = self.execute("BEGIN IMMEDIATE").err();
+        for operation in batch {
+            // Answers are collected even after a failure, because everybody is waiting for one.
+            answers.push(self.perform(operation, &mut failed));
+        }
+        let outcome = match failed {
+            None => self.execute("COMMIT"),
+            Some(error) => Err(error),
+        };
+        outcome.map_err(|error| {
+            abort_if_sync_failed(&error);
+            // A failed COMMIT may have ended the transaction already; then there is nothing to roll back.
+            let _ = self.connection.execute_batch("ROLLBACK");
+            let error = unavailable("write")(error);
+            match Board::load(&self.connection) {
+                Ok(board) => self.board = board,
+                Err(again) => tracing::error!(error = %again, "the store could not be read back after a failed write"),
+            }
+            Arc::new(error)
+        })
+    }
+
+    fn execute(&self, sql: &str) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(sql)?.execute([]).map(|_| ())
+    }
+
+    fn perform(&mut self, operation: Operation, failed: &mut Option<rusqlite::Error>) -> Answer {
+        macro_rules! answer {
+            ($kind:ident, $reply:expr, $work:expr) => {{
+                let result = if failed.is_some() { Ok(Err(None)) } else { $work.map(|result| result.map_err(Some)) };
+                match result {
+                    Ok(result) => Answer::$kind($reply, result),
+                    Err(error) => {
+                        *failed = Some(error);
+                        Answer::$kind($reply, Err(None))
+                    }
+                }
+            }};
+        }
+        match operation {
+            Operation::Commit(commit, reply) => answer!(Commit, reply, self.commit(*commit)),
+            Operation::Claim(request, reply) => answer!(Claim, reply, self.claim(request)),
+            Operation::Submit(submission, reply) => answer!(Submit, reply, self.submit(submission)),
+            Operation::ChangePlan(change, reply) => answer!(ChangePlan, reply, self.change_plan(change)),
+            Operation::Note(notes, reply) => answer!(Note, reply, self.note(notes)),
+        }
+    }
+}
+
+/// The outer error is the database's, and fails the whole group; the inner one is the caller's alone.
+pub(super) type Performed<T> = rusqlite::Result<Result<T, StoreError>>;
+
+/// An answer that waits for the group to be durable. `Err(None)`: it shares the group's failure.
+enum Answer {
+    Commit(Reply<Committed>, Result<Committed, Option<StoreError>>),
+    Claim(Reply<Claimed>, Result<Claimed, Option<StoreError>>),
+    Submit(Reply<Submitted>, Result<Submitted, Option<StoreError>>),
+    ChangePlan(Reply<PlanRow>, Result<PlanRow, Option<StoreError>>),
+    Note(Reply<()>, Result<(), Option<StoreError>>),
+}
+
+impl Answer {
+    /// A caller that is gone does not want its answer any more.
+    fn send(self) {
+        fn give<T>(reply: Reply<T>, result: Result<T, Option<StoreError>>) {
+            let result = result.map_err(|error| error.expect("a group that succeeded has no shared failure"));
+            let _ = reply.send(result);
+        }
+        match self {
+            Answer::Commit(reply, result) => give(reply, result),
+            Answer::Claim(reply, result) => give(reply, result),
+            Answer::Submit(reply, result) => give(reply, result),
+            Answer::ChangePlan(reply, result) => give(reply, result),
+            Answer::Note(reply, result) => give(reply, result),
+        }
+    }
+
+    fn fail(self, error: &Arc<StoreError>) {
+        fn give<T>(reply: Reply<T>, result: Result<T, Option<StoreError>>, error: &Arc<StoreError>) {
+            // Its own rejection stands whatever became of the others.
+            let own = result.err().flatten();
+            let shared = || StoreError::Unavailable {
+                backend: "sqlite",
+                operation: "commit",
+                source: error.clone().into(),
+            };
+            let _ = reply.send(Err(own.unwrap_or_else(shared)));
+        }
+        match self {
+            Answer::Commit(reply, result) => give(reply, result, error),
+            Answer::Claim(reply, result) => give(reply, result, error),
+            Answer::Submit(reply, result) => give(reply, result, error),
+            Answer::ChangePlan(reply, result) => give(reply, result, error),
+            Answer::Note(reply, result) => give(reply, result, error),
+        }
+    }
+}
+
+/// After a failed sync the kernel may have dropped what it could not write, so a second try would lie: stop here, and
+/// let the next start read what really is on the disk.
+fn abort_if_sync_failed(error: &rusqlite::Error) {
+    const SYNC_FAILED: [i32; 2] = [rusqlite::ffi::SQLITE_IOERR_FSYNC, rusqlite::ffi::SQLITE_IOERR_DIR_FSYNC];
+    if let Some(failure) = error.sqlite_error()
+        && SYNC_FAILED.contains(&failure.extended_code)
+    {
+        tracing::error!(%error, "the disk could not sync; stopping, because nothing after this could be trusted");
+        std::process::exit(74);
+    }
+}
+
+/// Poisoning is not inherited: a panic inside a transaction leaves it open, and the next one fails and reloads.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
