@@ -13,3 +13,7 @@ pub fn holds(_expression: &str, _scope: &Value) -> Result<bool, TemplateError> {
 pub fn render_value(value: &Value, _scope: &Value) -> Result<Value, TemplateError> {
     Ok(value.clone())
 }
+
+pub fn has_template(_value: &Value) -> bool {
+    false
+}

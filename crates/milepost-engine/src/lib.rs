@@ -1,3 +1,18 @@
 //! What runs: claims tasks, runs their stages, waits for retries, and commits every outcome before going on.
 
+mod attempt;
+mod clock;
+mod engine;
+mod feed;
+mod registry;
+mod report;
+mod runner;
+mod verbs;
+
 pub mod stage;
+
+pub use clock::Clock;
+pub use engine::{Engine, EngineError, Options};
+pub use feed::{Feed, FeedItem};
+pub use registry::Registry;
+pub use verbs::{Effect, Target, Verb, VerbError};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use milepost_core::failure::Failure;
 use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
+use milepost_core::plan::StageList;
 use milepost_core::retry::RetryPolicy;
 use milepost_core::time::Millis;
 use serde_json::{Map, Value};
@@ -41,7 +42,9 @@ pub struct StageCall {
     pub script: Option<Arc<str>>,
     /// Parameters, templates rendered.
     pub with: Value,
-    pub retry: Arc<RetryPolicy>,
+    /// The task's stages, and which of them this is.
+    pub stages: StageList,
+    pub stage_index: usize,
     /// The attempt's time limit, which the engine enforces; here for kinds that can pass it on.
     pub timeout: Option<Millis>,
     /// Fires when the attempt is to end now: timeout, cancel, or the node is going down at once.
@@ -50,6 +53,10 @@ pub struct StageCall {
 }
 
 impl StageCall {
+    pub fn retry(&self) -> &RetryPolicy {
+        &self.stages[self.stage_index].retry
+    }
+
     /// The same for every attempt, so that the other side can tell a repetition from a new request.
     pub fn idempotency_key(&self) -> String {
         let suffix = if self.rollback { "/rollback" } else { "" };

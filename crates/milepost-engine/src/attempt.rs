@@ -1,0 +1,169 @@
+//! One attempt at one stage: parameters rendered, time limited, cancellable, and a panic no worse than a failure.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use milepost_core::failure::{ErrorType, Failure};
+use milepost_core::plan::Action;
+use milepost_core::task::{StageResult, Task};
+use milepost_core::template;
+use tokio_util::sync::CancellationToken;
+
+use crate::registry::Registry;
+use crate::report::AttemptReport;
+use crate::stage::{Outcome, Reporter, StageCall};
+
+/// How long a cancelled attempt may take to end by itself; then it is dropped where it stands.
+const CANCEL_GRACE: Duration = Duration::from_secs(10);
+/// The largest result a stage may leave behind.
+const MAX_RESULT_BYTES: usize = 1024 * 1024;
+
+/// What a runner needs to know of an attempt that it started.
+pub(crate) struct Attempt {
+    pub(crate) stage: usize,
+    pub(crate) number: u32,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) report: Arc<AttemptReport>,
+}
+
+/// An attempt that has ended.
+pub(crate) struct Ended {
+    pub(crate) stage: usize,
+    pub(crate) number: u32,
+    pub(crate) result: StageResult,
+}
+
+/// Everything an attempt runs with; borrowed from nobody, so that it outlives the decision that started it.
+pub(crate) struct Prepared {
+    stage: usize,
+    number: u32,
+    timeout: Option<Duration>,
+    cancel: CancellationToken,
+    work: Result<(Arc<dyn crate::stage::StageKind>, StageCall), Failure>,
+}
+
+pub(crate) fn prepare(registry: &Registry, task: &Task, attempt: &Attempt, rollback: bool) -> Prepared {
+    let (definition, _) = task.stage(attempt.stage);
+    let action = match &definition.rollback {
+        Some(undo) if rollback => undo,
+        Some(_) | None => &definition.action,
+    };
+    let work = call(registry, task, attempt, action, rollback);
+    let timeout = definition.timeout.map(|timeout| timeout.as_duration());
+    Prepared { stage: attempt.stage, number: attempt.number, timeout, cancel: attempt.cancel.clone(), work }
+}
+
+fn call(
+    registry: &Registry,
+    task: &Task,
+    attempt: &Attempt,
+    action: &Action,
+    rollback: bool,
+) -> Result<(Arc<dyn crate::stage::StageKind>, StageCall), Failure> {
+    let spec = task.spec();
+    let (definition, _) = task.stage(attempt.stage);
+    let unknown = || Failure::fatal(ErrorType::Validation, format!("there is no stage kind `{}`", action.uses));
+    let kind = registry.get(&action.uses).ok_or_else(unknown)?;
+    let with = if template::has_template(&action.with) {
+        template::render_value(&action.with, &task.scope())
+            .map_err(|error| Failure::fatal(ErrorType::Validation, error.to_string()))?
+    } else {
+        action.with.clone()
+    };
+    let call = StageCall {
+        plan: spec.plan.clone(),
+        task: spec.id.clone(),
+        tenant: spec.tenant.clone(),
+        stage: definition.name.clone(),
+        attempt: attempt.number,
+        rollback,
+        input: spec.input.clone(),
+        script: action.script.as_deref().map(Into::into),
+        with,
+        stages: spec.stages.clone(),
+        stage_index: attempt.stage,
+        timeout: definition.timeout,
+        cancel: attempt.cancel.clone(),
+        reporter: Reporter::new(attempt.report.clone()),
+    };
+    Ok((kind.clone(), call))
+}
+
+impl Prepared {
+    pub(crate) async fn run(self) -> Ended {
+        let outcome = match self.work {
+            Err(failure) => Outcome::Failure(failure),
+            Ok((kind, call)) => {
+                let work = AssertUnwindSafe(kind.run(call)).catch_unwind();
+                let work = work.map(|outcome| outcome.unwrap_or_else(|panic| Outcome::Failure(panicked(&*panic))));
+                limit(work, self.timeout, &self.cancel).await
+            }
+        };
+        Ended { stage: self.stage, number: self.number, result: result(outcome) }
+    }
+}
+
+/// Lets the work run until its time is up; then it is told to end, and dropped if it does not.
+async fn limit(work: impl Future<Output = Outcome>, timeout: Option<Duration>, cancel: &CancellationToken) -> Outcome {
+    let mut work = std::pin::pin!(work);
+    // Polled before any timer is made: most stages of a test or a benchmark end at once.
+    if let Some(outcome) = work.as_mut().now_or_never() {
+        return outcome;
+    }
+    let time_is_up = async {
+        match timeout {
+            Some(timeout) => tokio::time::sleep(timeout).await,
+            None => std::future::pending().await,
+        }
+    };
+    let failure = tokio::select! {
+        biased;
+        outcome = &mut work => return outcome,
+        () = time_is_up => {
+            let limit = milepost_core::time::Millis::new(timeout.unwrap_or_default().as_millis() as u64);
+            Failure::retryable(ErrorType::Timeout, format!("did not end within its timeout of {limit}"))
+        }
+        () = cancel.cancelled() => Failure::fatal(ErrorType::Unknown, "cancelled"),
+    };
+    cancel.cancel();
+    // Its result no longer counts, but what it started must be gone before anything else starts.
+    let _ = tokio::time::timeout(CANCEL_GRACE, work).await;
+    Outcome::Failure(failure)
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
+    let words = panic.downcast_ref::<&str>().copied();
+    let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+    Failure::retryable(ErrorType::Unknown, format!("the stage panicked: {words}"))
+}
+
+fn result(outcome: Outcome) -> StageResult {
+    match outcome {
+        Outcome::Success { outputs } => {
+            let bytes = size(&outputs);
+            if bytes > MAX_RESULT_BYTES {
+                let reason = format!("its result has {bytes} bytes, more than 1 MiB; store it elsewhere and pass a reference");
+                return StageResult::Failure(Failure::fatal(ErrorType::Persistence, reason));
+            }
+            StageResult::Success(outputs)
+        }
+        Outcome::Skip { reason } => StageResult::Skip(reason),
+        Outcome::Failure(failure) => StageResult::Failure(failure),
+    }
+}
+
+/// As JSON, near enough for a limit, and without writing it out.
+fn size(outputs: &serde_json::Map<String, serde_json::Value>) -> usize {
+    fn of(value: &serde_json::Value) -> usize {
+        match value {
+            serde_json::Value::Null | serde_json::Value::Bool(_) => 5,
+            serde_json::Value::Number(_) => 8,
+            serde_json::Value::String(text) => text.len() + 2,
+            serde_json::Value::Array(items) => items.iter().map(|item| of(item) + 1).sum::<usize>() + 2,
+            serde_json::Value::Object(map) => map.iter().map(|(key, item)| key.len() + of(item) + 4).sum::<usize>() + 2,
+        }
+    }
+    outputs.iter().map(|(key, item)| key.len() + of(item) + 4).sum()
+}

@@ -1,0 +1,77 @@
+//! The time of day, by a clock that never goes back and goes on while the machine sleeps.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use milepost_core::time::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
+
+/// The wall clock as it was at the start, moved on by the boot-time clock: an adjusted wall clock makes no timer fire
+/// early or late, and a suspended machine does not stop them.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    source: Source,
+    wall_start_ms: i64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    BootTime { start: Duration },
+    /// Tokio's own, which tests can move by hand.
+    Tokio { start: tokio::time::Instant },
+}
+
+/// Tokio's timers stop while the machine is suspended, so no wait is longer than this at a time.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+impl Clock {
+    pub fn system() -> Self {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let wall_start_ms = i64::try_from(wall.as_millis()).unwrap_or(i64::MAX);
+        Self { source: Source::BootTime { start: boot_time() }, wall_start_ms }
+    }
+
+    /// Follows tokio's paused clock, beginning at `start`; must be made inside a runtime.
+    pub fn manual(start: Timestamp) -> Self {
+        Self { source: Source::Tokio { start: tokio::time::Instant::now() }, wall_start_ms: start.as_millis() }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        let elapsed = match self.source {
+            Source::BootTime { start } => boot_time().saturating_sub(start),
+            Source::Tokio { start } => start.elapsed(),
+        };
+        Timestamp::from_millis(self.wall_start_ms + i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    /// Returns at `due` or later, never before.
+    pub async fn sleep_until(&self, due: Timestamp) {
+        loop {
+            let left = due.since(self.now()).as_duration();
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left.min(LONGEST_SLEEP)).await;
+        }
+    }
+}
+
+fn boot_time() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use milepost_core::time::Millis;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_ends_at_its_due_time_and_never_before() {
+        let clock = Clock::manual(Timestamp::from_millis(1_000));
+        for wait in [0, 1, 59_999, 60_001, 3_600_000] {
+            let due = clock.now() + Millis::new(wait);
+            clock.sleep_until(due).await;
+            assert!(clock.now() >= due);
+        }
+    }
+}

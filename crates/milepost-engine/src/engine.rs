@@ -1,0 +1,270 @@
+//! The node: claims what there is to do, gives each task a runner, and stops in good order.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use milepost_core::id::{PlanId, TaskId};
+use milepost_core::plan::Plan;
+use milepost_core::task::PlanStatus;
+use milepost_store::{ClaimRequest, PlanQuery, PlanRow, Resubmit, Start, Store, StoreError, StoredTask, Submission, Submitted};
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::clock::Clock;
+use crate::feed::{Feed, FeedItem};
+use crate::registry::Registry;
+use crate::runner::{Order, Runner, chain};
+
+/// How a node works.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub node: Arc<str>,
+    /// Tasks this node has in hand at once, of all plans together.
+    pub capacity: usize,
+    /// Work on this plan only, and also take up what waits for a person to say so.
+    pub only: Option<PlanId>,
+    pub clock: Clock,
+}
+
+impl Options {
+    pub fn new(node: impl Into<Arc<str>>) -> Self {
+        Self { node: node.into(), capacity: 1024, only: None, clock: Clock::system() }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the plan was refused: {0}")]
+    Plan(String),
+}
+
+/// A node over a store. Clones are handles to the same node.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) registry: Registry,
+    pub(crate) clock: Clock,
+    pub(crate) feed: Feed,
+    /// Stop at the stage boundary.
+    pub(crate) stop: CancellationToken,
+    options: Options,
+    runners: Mutex<HashMap<TaskId, mpsc::UnboundedSender<Order>>>,
+    in_hand: AtomicUsize,
+    /// There may be something to claim.
+    wake: Notify,
+    tasks: TaskTracker,
+}
+
+impl Engine {
+    /// A node that does nothing yet; operator's verbs work on it all the same.
+    pub fn new(store: Arc<dyn Store>, registry: Registry, options: Options) -> Self {
+        let inner = Inner {
+            store,
+            registry,
+            clock: options.clock,
+            feed: Feed::new(),
+            stop: CancellationToken::new(),
+            options,
+            runners: Mutex::default(),
+            in_hand: AtomicUsize::new(0),
+            wake: Notify::new(),
+            tasks: TaskTracker::new(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Begins to claim and run tasks.
+    pub fn start(&self) {
+        self.inner.tasks.spawn(claim_loop(self.inner.clone()));
+    }
+
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.inner.store
+    }
+
+    pub fn feed(&self) -> &Feed {
+        &self.inner.feed
+    }
+
+    pub fn clock(&self) -> Clock {
+        self.inner.clock
+    }
+
+    pub async fn submit(&self, plan: Arc<Plan>, start: Start, resubmit: Resubmit) -> Result<Submitted, EngineError> {
+        let submission = Submission { plan, start, resubmit, now: self.inner.clock.now() };
+        let submitted = self.inner.store.submit(submission).await?;
+        self.inner.wake.notify_one();
+        Ok(submitted)
+    }
+
+    /// Waits until the plan is in a status that `settled` accepts.
+    pub async fn wait_for_plan(&self, plan: &PlanId, settled: impl Fn(&PlanRow) -> bool) -> Result<PlanRow, EngineError> {
+        loop {
+            let changes = self.inner.feed.plan_changes(plan);
+            let row = self.inner.store.plan(plan).await?;
+            let row = row.ok_or_else(|| StoreError::NotFound { what: "plan", id: plan.to_string() })?;
+            if settled(&row) {
+                return Ok(row);
+            }
+            // An error means that the node is being dropped; the next look at the store says how things are.
+            let _ = changes.await;
+        }
+    }
+
+    /// Resolves at the plan's next change of status; made before a submission it cannot miss one.
+    pub fn plan_changes(&self, plan: &PlanId) -> tokio::sync::oneshot::Receiver<PlanStatus> {
+        self.inner.feed.plan_changes(plan)
+    }
+
+    /// Lets running stages finish, starts nothing new, and gives every task back.
+    pub async fn stop(&self) {
+        self.inner.stop.cancel();
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
+    }
+
+    /// How many tasks are in hand.
+    pub fn in_hand(&self) -> usize {
+        self.inner.in_hand.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+}
+
+impl Inner {
+    /// The runner's mailbox, if the task is in hand.
+    pub(crate) fn runner(&self, task: &TaskId) -> Option<mpsc::UnboundedSender<Order>> {
+        self.runners().get(task).cloned()
+    }
+
+    pub(crate) fn forget(&self, task: &TaskId) {
+        self.runners().remove(task);
+    }
+
+    /// A runner is done: its slot, its tenant and its place here are free.
+    pub(crate) fn released(&self) {
+        self.in_hand.fetch_sub(1, Ordering::AcqRel);
+        self.wake.notify_one();
+    }
+
+    /// Something was changed that may have made a task ready.
+    pub(crate) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn plan_changed(self: &Arc<Self>, plan: &PlanId, status: PlanStatus) {
+        self.feed.plan_changed(plan, status);
+        if status == PlanStatus::Paused {
+            let (inner, plan) = (self.clone(), plan.clone());
+            self.tasks.spawn(async move { inner.pause_running(&plan).await });
+        }
+    }
+
+    fn runners(&self) -> MutexGuard<'_, HashMap<TaskId, mpsc::UnboundedSender<Order>>> {
+        self.runners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_on(self: &Arc<Self>, stored: StoredTask) {
+        let (sender, orders) = mpsc::unbounded_channel();
+        self.runners().insert(stored.key.id.clone(), sender);
+        self.in_hand.fetch_add(1, Ordering::AcqRel);
+        self.announce(&stored);
+        self.tasks.spawn(Runner::new(self.clone(), stored, orders).run());
+    }
+
+    fn announce(&self, stored: &StoredTask) {
+        self.feed.publish(|| FeedItem::Task {
+            plan: stored.task.spec().plan.clone(),
+            task: stored.key.id.clone(),
+            status: stored.task.status(),
+            records: stored.claim_events.clone().into(),
+            done: stored.task.done().len(),
+            stages: stored.task.stages().len(),
+        });
+    }
+}
+
+/// Claims whenever there may be something, and otherwise costs nothing.
+async fn claim_loop(inner: Arc<Inner>) {
+    inner.finish_cancelled_plans().await;
+    let mut pause = Duration::from_millis(50);
+    while !inner.stop.is_cancelled() {
+        let room = inner.options.capacity.saturating_sub(inner.in_hand.load(Ordering::Acquire));
+        if room == 0 {
+            wait(&inner, None).await;
+            continue;
+        }
+        let request = ClaimRequest {
+            node: inner.options.node.clone(),
+            only: inner.options.only.clone(),
+            limit: room,
+            now: inner.clock.now(),
+        };
+        match inner.store.claim(request).await {
+            Ok(claimed) => {
+                pause = Duration::from_millis(50);
+                let full = claimed.tasks.len() == room;
+                claimed.ended.iter().for_each(|stored| inner.announce(stored));
+                for plan in &claimed.settled {
+                    if let Ok(Some(row)) = inner.store.plan(plan).await {
+                        inner.plan_changed(plan, row.status);
+                    }
+                }
+                claimed.tasks.into_iter().for_each(|stored| inner.take_on(stored));
+                if !full {
+                    wait(&inner, claimed.next_due).await;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "nothing could be claimed; trying again");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_secs(5));
+            }
+        }
+    }
+}
+
+async fn wait(inner: &Inner, due: Option<milepost_core::time::Timestamp>) {
+    let due = async {
+        match due {
+            Some(due) => inner.clock.sleep_until(due).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = inner.wake.notified() => {}
+        () = inner.stop.cancelled() => {}
+        () = due => {}
+    }
+}
+
+impl Inner {
+    /// Open plans whose cancelling a crash may have cut short.
+    async fn finish_cancelled_plans(self: &Arc<Self>) {
+        let mut after = None;
+        loop {
+            let query = PlanQuery { open_only: true, after, limit: 200 };
+            let Ok(page) = self.store.plans(query).await else { return };
+            for plan in page.items.iter().filter(|plan| plan.status == PlanStatus::Cancelled) {
+                let by = plan.changed_by.clone().unwrap_or_else(|| milepost_core::task::By::new("milepost"));
+                self.cancel_tasks(&plan.id, &by).await;
+            }
+            after = page.next;
+            if after.is_none() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! One claimed task: turn the crank until it ends, pauses, waits for long, or is taken away.
+//!
+//! Every turn is the same: something happened, `decide` says what follows, the store commits it, and only then does
+//! anything start. The task lives here while the lease is held; nothing is read again.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use milepost_core::plan::{OnTaskFailure, PlanCommand};
+use milepost_core::task::{Command, Decision, Event, Record, Rejection, StageEnded, StageStatus, Task, TaskStatus, decide};
+use milepost_core::time::{Millis, Timestamp};
+use milepost_store::{Commit, Holder, LeaseChange, LogChunk, Note, StoreError, StoredTask, TaskRef, Wake};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::attempt::{Attempt, Ended, prepare};
+use crate::engine::Inner;
+use crate::feed::FeedItem;
+use crate::report::{AttemptReport, Told};
+use crate::verbs::VerbError;
+
+/// A wait longer than this gives the lease back; the store keeps the time.
+const PARK_AFTER: Millis = Millis::from_secs(30);
+/// A retry's start is written together with its outcome when that comes this soon, and by itself when it does not.
+const WRITE_START_AFTER: Duration = Duration::from_millis(50);
+/// Progress and output go out at most this often.
+const REPORT_EVERY: Duration = Duration::from_millis(250);
+
+/// An operator's command for a task that is held here; answered once committed.
+pub(crate) struct Order {
+    pub(crate) command: Command,
+    pub(crate) reply: oneshot::Sender<Result<TaskStatus, VerbError>>,
+}
+
+type Running = Pin<Box<dyn Future<Output = Ended> + Send>>;
+
+pub(crate) struct Runner {
+    inner: Arc<Inner>,
+    key: TaskRef,
+    epoch: u64,
+    task: Task,
+    /// The version that the store has.
+    written: u64,
+    /// Events that the store does not have yet: the start of a retry, which its outcome may still overtake.
+    unwritten: Vec<Record>,
+    attempts: Vec<Attempt>,
+    running: FuturesUnordered<Running>,
+    orders: mpsc::UnboundedReceiver<Order>,
+    told: Arc<Told>,
+    output: Vec<LogChunk>,
+    stopping: bool,
+}
+
+/// Why a runner stops.
+enum Over {
+    /// The task ended, paused or was given back; the store knows.
+    Released,
+    /// Another owner has it, or nobody can write any more.
+    Lost,
+}
+
+impl Runner {
+    pub(crate) fn new(inner: Arc<Inner>, stored: StoredTask, orders: mpsc::UnboundedReceiver<Order>) -> Self {
+        Self {
+            inner,
+            key: stored.key,
+            epoch: stored.epoch,
+            written: stored.task.version(),
+            task: stored.task,
+            unwritten: Vec::new(),
+            attempts: Vec::new(),
+            running: FuturesUnordered::new(),
+            orders,
+            told: Arc::default(),
+            output: Vec::new(),
+            stopping: false,
+        }
+    }
+
+    pub(crate) async fn run(mut self) {
+        self.start_new_attempts();
+        let over = loop {
+            if let Err(over) = self.turn().await {
+                break over;
+            }
+        };
+        self.inner.forget(&self.key.id);
+        if matches!(over, Over::Lost) {
+            self.end_attempts().await;
+        }
+        self.orders.close();
+        while let Some(order) = self.orders.recv().await {
+            let _ = order.reply.send(Err(VerbError::Moved));
+        }
+        self.inner.released();
+    }
+
+    /// Waits for the next thing to happen and deals with it.
+    async fn turn(&mut self) -> Result<(), Over> {
+        let idle = self.running.is_empty();
+        let due = if self.stopping { None } else { self.task.next_due() };
+        let deadline = if self.task.status() == TaskStatus::Running { self.task.deadline() } else { None };
+        let clock = self.inner.clock;
+        let write_start = !self.unwritten.is_empty();
+        tokio::select! {
+            biased;
+            Some(ended) = self.running.next(), if !idle => self.attempt_ended(ended).await,
+            Some(order) = self.orders.recv() => self.obey(order).await,
+            () = self.inner.stop.cancelled(), if !self.stopping => self.stop().await,
+            () = sleep_until(clock, due), if due.is_some() => self.wake().await,
+            () = sleep_until(clock, deadline), if deadline.is_some() => self.time_out().await,
+            () = tokio::time::sleep(WRITE_START_AFTER), if write_start => self.commit(LeaseChange::Keep, None).await,
+            () = report_due(&self.told), if !idle => { self.report().await; Ok(()) }
+        }
+    }
+
+    async fn attempt_ended(&mut self, ended: Ended) -> Result<(), Over> {
+        self.collect_output(ended.stage);
+        let command = Command::StageEnded(StageEnded {
+            stage: ended.stage,
+            attempt: ended.number,
+            result: ended.result,
+            stopping: self.stopping,
+        });
+        match decide(&self.task, command, self.inner.clock.now()) {
+            Ok(decision) => self.accept(decision).await,
+            // The task moved on without it; what it found no longer matters.
+            Err(Rejection::Stale { .. }) => Ok(()),
+            Err(rejection) => {
+                tracing::error!(task = %self.key.id, %rejection, "an attempt's result was refused");
+                Ok(())
+            }
+        }
+    }
+
+    /// A waiting stage may start. Its start is not written yet; see `WRITE_START_AFTER`.
+    async fn wake(&mut self) -> Result<(), Over> {
+        let Ok(decision) = decide(&self.task, Command::Wake, self.inner.clock.now()) else { return Ok(()) };
+        let only_starts = decision.events.iter().all(|record| matches!(record.event(), Event::StageStarted { .. }));
+        if !only_starts {
+            return self.accept(decision).await;
+        }
+        self.task = decision.task;
+        self.unwritten.extend(decision.events);
+        self.start_new_attempts();
+        Ok(())
+    }
+
+    async fn time_out(&mut self) -> Result<(), Over> {
+        self.end_attempts().await;
+        let Ok(decision) = decide(&self.task, Command::TimeOut, self.inner.clock.now()) else { return Ok(()) };
+        self.accept(decision).await
+    }
+
+    /// The node is stopping: running stages may finish, nothing new starts.
+    async fn stop(&mut self) -> Result<(), Over> {
+        self.stopping = true;
+        if !self.running.is_empty() {
+            return Ok(());
+        }
+        let reason = "the node was stopped".to_owned();
+        match decide(&self.task, Command::Interrupt { reason }, self.inner.clock.now()) {
+            Ok(decision) => self.accept(decision).await,
+            Err(_) => Err(Over::Lost),
+        }
+    }
+
+    async fn obey(&mut self, order: Order) -> Result<(), Over> {
+        let now = self.inner.clock.now();
+        // A first look, so that what is refused anyway ends nothing.
+        if let Err(rejection) = decide(&self.task, order.command.clone(), now) {
+            let _ = order.reply.send(Err(rejection.into()));
+            return Ok(());
+        }
+        if matches!(order.command, Command::Cancel(_)) {
+            // The tenant is free for others as soon as this is committed: nothing may be running then.
+            self.end_attempts().await;
+        }
+        match decide(&self.task, order.command, self.inner.clock.now()) {
+            Ok(decision) => {
+                let outcome = self.accept(decision).await;
+                let answer = if matches!(outcome, Err(Over::Lost)) { Err(VerbError::Moved) } else { Ok(self.task.status()) };
+                let _ = order.reply.send(answer);
+                outcome
+            }
+            Err(rejection) => {
+                let _ = order.reply.send(Err(rejection.into()));
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes a decision durable, and only then acts on it.
+    async fn accept(&mut self, decision: Decision) -> Result<(), Over> {
+        if decision.events.is_empty() {
+            return Ok(());
+        }
+        let failed = decision.events.iter().any(|record| matches!(record.event(), Event::TaskFailed { .. }));
+        self.task = decision.task;
+        self.unwritten.extend(decision.events);
+        let pauses_plan = failed && self.task.spec().settings.on_task_failure == OnTaskFailure::Pause;
+        let plan = pauses_plan.then_some(PlanCommand::Pause);
+        self.commit(self.lease_after(), plan).await?;
+        if !self.holds() {
+            return Err(Over::Released);
+        }
+        self.start_new_attempts();
+        Ok(())
+    }
+
+    fn holds(&self) -> bool {
+        self.task.status().is_active() && matches!(self.lease_after(), LeaseChange::Keep)
+    }
+
+    fn lease_after(&self) -> LeaseChange {
+        if self.task.interrupted() {
+            return LeaseChange::Release(Wake::Recovery);
+        }
+        let nothing_runs = self.running.is_empty() && !self.task.stages().any(|(_, state)| state.status == StageStatus::Running);
+        match self.task.next_due() {
+            Some(due) if nothing_runs && due.since(self.inner.clock.now()) > PARK_AFTER => {
+                let deadline = self.task.deadline().unwrap_or(due);
+                LeaseChange::Release(Wake::At(due.min(deadline)))
+            }
+            Some(_) | None => LeaseChange::Keep,
+        }
+    }
+
+    /// Sends what is unwritten until the store takes it. While the store is away everything here waits: `hold`.
+    async fn commit(&mut self, lease: LeaseChange, mut plan: Option<PlanCommand>) -> Result<(), Over> {
+        let mut pause = Duration::from_millis(50);
+        let events = std::mem::take(&mut self.unwritten);
+        let output = std::mem::take(&mut self.output);
+        loop {
+            let commit = Commit {
+                key: self.key.clone(),
+                holder: Holder::Lease(self.epoch),
+                expected: self.written,
+                events: events.clone(),
+                task: self.task.clone(),
+                lease,
+                plan,
+                output: output.clone(),
+            };
+            match self.inner.store.commit(commit).await {
+                Ok(committed) => {
+                    self.written = self.task.version();
+                    self.publish(events);
+                    if let Some(status) = committed.plan {
+                        self.inner.plan_changed(&self.task.spec().plan, status);
+                    }
+                    return Ok(());
+                }
+                // The plan was ended or cancelled meanwhile, and cannot be paused; the task's own news stands.
+                Err(StoreError::Plan(_)) if plan.is_some() => plan = None,
+                Err(error @ StoreError::Unavailable { .. }) => {
+                    tracing::warn!(task = %self.key.id, error = %chain(&error), "the store did not take a commit; trying again");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_secs(5));
+                }
+                Err(error) => {
+                    tracing::error!(task = %self.key.id, error = %chain(&error), "this node no longer has the task");
+                    return Err(Over::Lost);
+                }
+            }
+        }
+    }
+
+    fn publish(&self, events: Vec<Record>) {
+        self.inner.feed.publish(|| FeedItem::Task {
+            plan: self.task.spec().plan.clone(),
+            task: self.key.id.clone(),
+            status: self.task.status(),
+            records: events.into(),
+            done: self.task.done().len(),
+            stages: self.task.stages().len(),
+        });
+    }
+
+    /// Starts whatever the task says is running and is not.
+    fn start_new_attempts(&mut self) {
+        if let Some(undo) = self.task.undo() {
+            if let Some(&stage) = undo.queue.first()
+                && undo.running
+            {
+                self.start(stage, undo.attempt, true);
+            }
+            return;
+        }
+        let count = self.task.stages().len();
+        for stage in 0..count {
+            let (_, state) = self.task.stage(stage);
+            if state.status == StageStatus::Running {
+                self.start(stage, state.attempt, false);
+            }
+        }
+    }
+
+    fn start(&mut self, stage: usize, number: u32, rollback: bool) {
+        if self.attempts.iter().any(|attempt| attempt.stage == stage) {
+            return;
+        }
+        let (definition, _) = self.task.stage(stage);
+        let report = AttemptReport::new(definition.name.clone(), number, self.told.clone());
+        let attempt = Attempt { stage, number, cancel: CancellationToken::new(), report };
+        let prepared = prepare(&self.inner.registry, &self.task, &attempt, rollback);
+        self.attempts.push(attempt);
+        self.running.push(Box::pin(prepared.run()));
+    }
+
+    /// Ends every attempt and waits until they are gone; their results no longer count.
+    async fn end_attempts(&mut self) {
+        for attempt in &self.attempts {
+            attempt.cancel.cancel();
+        }
+        while let Some(ended) = self.running.next().await {
+            self.collect_output(ended.stage);
+        }
+    }
+
+    fn collect_output(&mut self, stage: usize) {
+        if let Some(index) = self.attempts.iter().position(|attempt| attempt.stage == stage) {
+            let attempt = self.attempts.swap_remove(index);
+            self.output.extend(attempt.report.take_output(true, self.inner.clock.now()));
+        }
+    }
+
+    /// Shows what running attempts have said; losing some of it in a crash harms nobody.
+    async fn report(&mut self) {
+        self.told.heard();
+        let now = self.inner.clock.now();
+        let mut note = Note { key: self.key.clone(), progress: None, output: Vec::new() };
+        for attempt in &self.attempts {
+            note.output.extend(attempt.report.take_output(false, now));
+            if let Some(progress) = attempt.report.take_progress() {
+                note.progress = Some((progress.done, progress.total));
+                self.inner.feed.publish(|| FeedItem::Progress {
+                    plan: self.task.spec().plan.clone(),
+                    task: self.key.id.clone(),
+                    stage: attempt.report.stage.clone(),
+                    progress,
+                });
+            }
+        }
+        if let Err(error) = self.inner.store.note(vec![note]).await {
+            tracing::warn!(task = %self.key.id, error = %chain(&error), "progress could not be stored");
+        }
+    }
+}
+
+async fn sleep_until(clock: crate::Clock, at: Option<Timestamp>) {
+    match at {
+        Some(at) => clock.sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Something was said, and long enough ago that more may have come since.
+async fn report_due(told: &Told) {
+    told.wait().await;
+    tokio::time::sleep(REPORT_EVERY).await;
+}
+
+/// An error with its causes, on one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,328 @@
+//! The operator's verbs, on a task, a tenant's task, or a plan with all of its tasks.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use milepost_core::id::{PlanId, TaskId, Tenant};
+use milepost_core::plan::{PlanCommand, PlanRejection};
+use milepost_core::task::{By, Command, Decision, PlanStatus, Rejection, TaskStatus, decide};
+use milepost_store::{Commit, Holder, LeaseChange, PlanChange, StoreError, StoredTask, TaskQuery, TaskRow, TasksOf, Wake};
+use tokio::sync::oneshot;
+
+use crate::engine::{Engine, Inner};
+use crate::feed::FeedItem;
+use crate::runner::Order;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    Plan(PlanId),
+    Task(TaskId),
+    /// The tenant's newest task.
+    Tenant(Tenant),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    Start,
+    Pause,
+    Resume,
+    Cancel,
+    Retry { from_checkpoint: bool },
+    Rollback,
+    ResetFailed,
+}
+
+/// What a verb did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effect {
+    /// How many tasks were changed.
+    pub tasks: u64,
+    pub plan: Option<(PlanId, PlanStatus)>,
+    /// The task's status, when the verb was for one task.
+    pub task: Option<(TaskId, TaskStatus)>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum VerbError {
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    #[error(transparent)]
+    Plan(#[from] PlanRejection),
+    #[error("{0}")]
+    Refused(String),
+    #[error("there is no {what} `{id}`")]
+    NotFound { what: &'static str, id: String },
+    /// The task went from one hand to another again and again.
+    #[error("the task is changing too fast; try again")]
+    Moved,
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+impl From<StoreError> for VerbError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NotFound { what, id } => VerbError::NotFound { what, id },
+            StoreError::Plan(rejection) => VerbError::Plan(rejection),
+            StoreError::Task(rejection) => VerbError::Rejected(rejection),
+            other => VerbError::Store(other),
+        }
+    }
+}
+
+/// Tasks of a plan that are dealt with at once, so that their commits share syncs.
+const AT_ONCE: usize = 64;
+/// A page of a plan's tasks.
+const PAGE: usize = 500;
+
+impl Engine {
+    /// Does what a person asked; answered once it is durable.
+    pub async fn operate(&self, target: Target, verb: Verb, by: By) -> Result<Effect, VerbError> {
+        let inner = self.inner();
+        let effect = match target {
+            Target::Plan(plan) => inner.operate_plan(&plan, verb, &by).await?,
+            Target::Task(task) => inner.operate_task(&task, verb, by).await?,
+            Target::Tenant(tenant) => {
+                let query = TaskQuery { of: TasksOf::Tenant(tenant.clone()), statuses: Vec::new(), after: None, limit: 1 };
+                let newest = inner.store.tasks(query).await?.items.into_iter().next();
+                let newest = newest.ok_or(VerbError::NotFound { what: "task of tenant", id: tenant.to_string() })?;
+                inner.operate_task(&newest.key.id, verb, by).await?
+            }
+        };
+        inner.wake();
+        Ok(effect)
+    }
+}
+
+impl Inner {
+    async fn operate_task(self: &Arc<Self>, task: &TaskId, verb: Verb, by: By) -> Result<Effect, VerbError> {
+        let (command, plan) = match verb {
+            Verb::Pause => (Command::Pause(by), None),
+            Verb::Resume => (Command::Resume(by), None),
+            Verb::Cancel => (Command::Cancel(by), None),
+            Verb::Retry { from_checkpoint } => (Command::Retry { by, from_checkpoint }, Some(PlanCommand::Retry)),
+            Verb::ResetFailed => (Command::Retry { by, from_checkpoint: true }, Some(PlanCommand::Reset)),
+            Verb::Rollback => (Command::Rollback(by), None),
+            Verb::Start => {
+                return Err(VerbError::Refused(format!("a task is started with its plan; `milepost retry {task}` runs a failed one again")));
+            }
+        };
+        let status = self.command(task, command, plan).await?;
+        Ok(Effect { tasks: 1, plan: None, task: Some((task.clone(), status)) })
+    }
+
+    /// Gives a task a command, through its runner if it is in hand, else by a commit of our own.
+    async fn command(
+        self: &Arc<Self>,
+        task: &TaskId,
+        command: Command,
+        plan: Option<PlanCommand>,
+    ) -> Result<TaskStatus, VerbError> {
+        // It may be claimed or given back between the look and the commit; each round sees where it went.
+        for _ in 0..20 {
+            let outcome = match self.runner(task) {
+                Some(runner) => {
+                    let (reply, answer) = oneshot::channel();
+                    match runner.send(Order { command: command.clone(), reply }) {
+                        Ok(()) => answer.await.unwrap_or(Err(VerbError::Moved)),
+                        Err(_) => Err(VerbError::Moved),
+                    }
+                }
+                None => self.command_unheld(task, command.clone(), plan).await,
+            };
+            match outcome {
+                Err(VerbError::Moved) => tokio::task::yield_now().await,
+                outcome => return outcome,
+            }
+        }
+        Err(VerbError::Moved)
+    }
+
+    async fn command_unheld(
+        self: &Arc<Self>,
+        task: &TaskId,
+        command: Command,
+        plan: Option<PlanCommand>,
+    ) -> Result<TaskStatus, VerbError> {
+        let stored = self.store.task(task).await?;
+        let stored = stored.ok_or_else(|| VerbError::NotFound { what: "task", id: task.to_string() })?;
+        let expected = stored.task.version();
+        let decision = self.decide_unheld(&stored, command)?;
+        let status = decision.task.status();
+        if decision.events.is_empty() {
+            return Ok(status);
+        }
+        let plan_id = decision.task.spec().plan.clone();
+        let item = FeedItem::Task {
+            plan: plan_id.clone(),
+            task: task.clone(),
+            status,
+            records: decision.events.clone().into(),
+            done: decision.task.done().len(),
+            stages: decision.task.stages().len(),
+        };
+        // A rollback that was asked for may begin at once; anything else that is active waits for its recovery.
+        let lease = if status == TaskStatus::RollingBack { LeaseChange::Keep } else { LeaseChange::Release(Wake::Recovery) };
+        let commit = Commit {
+            key: stored.key,
+            holder: Holder::Operator,
+            expected,
+            events: decision.events,
+            task: decision.task,
+            lease,
+            plan,
+            output: Vec::new(),
+        };
+        match self.store.commit(commit).await {
+            Ok(committed) => {
+                self.feed.publish(|| item);
+                if let Some(status) = committed.plan {
+                    self.plan_changed(&plan_id, status);
+                }
+                Ok(status)
+            }
+            Err(StoreError::Conflict { .. } | StoreError::Fenced { .. }) => Err(VerbError::Moved),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A task whose node went away is first recorded as interrupted, so that the command meets it as it is.
+    fn decide_unheld(&self, stored: &StoredTask, command: Command) -> Result<Decision, Rejection> {
+        let now = self.clock.now();
+        if !stored.orphaned || stored.task.interrupted() {
+            return decide(&stored.task, command, now);
+        }
+        let reason = "its node went away".to_owned();
+        let Decision { mut events, task } = decide(&stored.task, Command::Interrupt { reason }, now)?;
+        let second = decide(&task, command, now)?;
+        events.extend(second.events);
+        Ok(Decision { events, task: second.task })
+    }
+
+    async fn operate_plan(self: &Arc<Self>, plan: &PlanId, verb: Verb, by: &By) -> Result<Effect, VerbError> {
+        use TaskStatus::{Failed, Paused, RollbackFailed, Running};
+        let changed = match verb {
+            Verb::Start => {
+                self.change_plan(plan, PlanCommand::Start, by).await?;
+                0
+            }
+            Verb::Pause => {
+                self.change_plan(plan, PlanCommand::Pause, by).await?;
+                self.for_each(plan, &[Running], any, Command::Pause(by.clone()), None).await?
+            }
+            Verb::Resume => {
+                self.change_plan(plan, PlanCommand::Resume, by).await?;
+                let waits = |row: &TaskRow| row.status == Paused || row.pause_requested || row.interrupted;
+                self.for_each(plan, &[Paused, Running], waits, Command::Resume(by.clone()), None).await?
+            }
+            Verb::Cancel => {
+                self.change_plan(plan, PlanCommand::Cancel, by).await?;
+                self.cancel_tasks(plan, by).await
+            }
+            Verb::Retry { from_checkpoint } => {
+                let again = |row: &TaskRow| row.status == Failed || row.interrupted;
+                let command = Command::Retry { by: by.clone(), from_checkpoint };
+                let retried = self.for_each(plan, &[Failed, Running], again, command, Some(PlanCommand::Retry)).await?;
+                self.some(plan, retried, "has no failed or interrupted task to retry").await?
+            }
+            Verb::ResetFailed => {
+                // Refused where it makes no sense, also when there is nothing to reset.
+                self.change_plan(plan, PlanCommand::Reset, by).await.or_else(|error| self.unless_completed(error))?;
+                let command = Command::Retry { by: by.clone(), from_checkpoint: true };
+                self.for_each(plan, &[Failed], any, command, Some(PlanCommand::Reset)).await?
+            }
+            Verb::Rollback => {
+                let command = Command::Rollback(by.clone());
+                let undone = self.for_each(plan, &[Failed, Paused, RollbackFailed], any, command, None).await?;
+                self.some(plan, undone, "has no failed or paused task with something to roll back").await?
+            }
+        };
+        let row = self.store.plan(plan).await?;
+        let row = row.ok_or_else(|| VerbError::NotFound { what: "plan", id: plan.to_string() })?;
+        Ok(Effect { tasks: changed, plan: Some((plan.clone(), row.status)), task: None })
+    }
+
+    /// A completed plan has nothing that failed: zero is a good answer.
+    fn unless_completed(&self, error: VerbError) -> Result<(), VerbError> {
+        match error {
+            VerbError::Plan(rejection) if rejection.status == PlanStatus::Completed => Ok(()),
+            other => Err(other),
+        }
+    }
+
+    async fn some(&self, plan: &PlanId, count: u64, otherwise: &str) -> Result<u64, VerbError> {
+        if count > 0 {
+            return Ok(count);
+        }
+        match self.store.plan(plan).await? {
+            None => Err(VerbError::NotFound { what: "plan", id: plan.to_string() }),
+            Some(_) => Err(VerbError::Refused(format!("plan {plan} {otherwise}"))),
+        }
+    }
+
+    async fn change_plan(self: &Arc<Self>, plan: &PlanId, command: PlanCommand, by: &By) -> Result<(), VerbError> {
+        let change = PlanChange { plan: plan.clone(), command, by: by.clone(), now: self.clock.now() };
+        let row = self.store.change_plan(change).await?;
+        self.feed.plan_changed(plan, row.status);
+        Ok(())
+    }
+
+    /// Cancels whatever of the plan has not ended.
+    pub(crate) async fn cancel_tasks(self: &Arc<Self>, plan: &PlanId, by: &By) -> u64 {
+        use TaskStatus::{Paused, Pending, Running};
+        let command = Command::Cancel(by.clone());
+        let cancelled = self.for_each(plan, &[Pending, Running, Paused], any, command, None).await;
+        cancelled.unwrap_or_else(|error| {
+            tracing::error!(%plan, %error, "some tasks of the cancelled plan could not be cancelled");
+            0
+        })
+    }
+
+    /// Asks the running tasks of a plan that was paused to pause at their stage boundary.
+    pub(crate) async fn pause_running(self: &Arc<Self>, plan: &PlanId) {
+        let by = By::new("on_task_failure: pause");
+        let paused = self.for_each(plan, &[TaskStatus::Running], any, Command::Pause(by.clone()), None).await;
+        if let Err(error) = paused {
+            tracing::error!(%plan, %error, "some tasks of the paused plan could not be paused");
+        }
+    }
+
+    /// Gives a command to every task of the plan in one of these states. Tasks that refuse it are passed over: they
+    /// moved on in the meantime, or it is not for them.
+    async fn for_each(
+        self: &Arc<Self>,
+        plan: &PlanId,
+        statuses: &[TaskStatus],
+        wanted: fn(&TaskRow) -> bool,
+        command: Command,
+        plan_command: Option<PlanCommand>,
+    ) -> Result<u64, VerbError> {
+        let mut changed = 0;
+        let mut after = None;
+        loop {
+            let query = TaskQuery { of: TasksOf::Plan(plan.clone()), statuses: statuses.to_vec(), after, limit: PAGE };
+            let page = self.store.tasks(query).await?;
+            let mut work = Vec::new();
+            for row in page.items.into_iter().filter(wanted) {
+                let (inner, command) = (self.clone(), command.clone());
+                work.push(async move { inner.command(&row.key.id, command, plan_command).await });
+            }
+            let mut work = futures::stream::iter(work).buffer_unordered(AT_ONCE);
+            while let Some(outcome) = work.next().await {
+                match outcome {
+                    Ok(_) => changed += 1,
+                    Err(VerbError::Rejected(_) | VerbError::NotFound { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(changed);
+            }
+        }
+    }
+}
+
+fn any(_: &TaskRow) -> bool {
+    true
+}
