@@ -1,1 +1,6 @@
-fn main() {}
+mod bench;
+#[tokio::main]
+async fn main() {
+    let a: Vec<String> = std::env::args().collect();
+    bench::chain(a[1].parse().unwrap(), a[2].parse().unwrap(), a[3].parse().unwrap(), a[4].parse().unwrap(), &a[5]).await;
+}
