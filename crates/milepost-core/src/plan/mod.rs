@@ -3,11 +3,13 @@
 mod actions;
 mod decode;
 mod definition;
+mod difference;
 mod errors;
 mod node;
 mod order;
 mod parse;
 mod scope;
+pub mod spec;
 mod stages;
 mod tasks;
 
@@ -15,5 +17,7 @@ pub use definition::{
     Action, OnFailure, OnInvalidCheckpoint, OnTaskFailure, OnTenantConflict, Plan, PlanDefinition, Recovery, Settings,
     StageDefinition, StageList, TaskDefinition, Trigger,
 };
+pub use difference::first_difference;
 pub use errors::{PlanError, PlanErrors};
 pub use parse::{CheckAction, ParseOptions, parse};
+pub use spec::schema;
