@@ -1,8 +1,13 @@
 //! Plan files, bad ones and good ones, as a person would write them.
 
-use milepost_core::id::PlanId;
-use milepost_core::plan::{ParseOptions, Plan, PlanError, PlanErrors, parse};
-use serde_json::Value;
+use milepost_core::id::{PlanId, Tenant};
+use milepost_core::plan::spec::PlanSpec;
+use milepost_core::plan::{ParseOptions, Plan, PlanDefinition, PlanError, PlanErrors, Settings, TaskDefinition, parse};
+use milepost_core::retry::RetryPolicy;
+use milepost_core::time::Millis;
+use proptest::prelude::*;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 fn read(source: &[u8]) -> Result<Plan, PlanErrors> {
     let known = |uses: &str, with: &Value| match uses {
@@ -348,4 +353,415 @@ fn every_bad_file_is_refused_with_its_place_and_a_reason() {
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn files_that_are_no_text_or_too_much_are_refused() {
+    let rows = [
+        ("not UTF-8", b"plan: a\nrecovery: \xff\xfe\n".to_vec(), (2, 11), "byte 0xff at offset 18"),
+        ("Latin-1", b"plan: a\n# caf\xe9\n".to_vec(), (2, 6), "byte 0xe9 at offset 13"),
+        ("UTF-16", b"\xff\xfep\0l\0a\0n\0".to_vec(), (1, 1), "not UTF-8"),
+        ("too large", vec![b'#'; 1024 * 1024 + 1], (1, 1), "at most 1048576 are allowed"),
+        ("deep lists", b"[".repeat(100_000), (1, 66), "nested too deeply"),
+        ("deep maps", b"{a: ".repeat(100_000), (1, 261), "nested too deeply"),
+        ("deep blocks", b"- ".repeat(100_000), (1, 129), "nested too deeply"),
+        (
+            "deep input",
+            tasks(&format!("  - {{id: a, input: {}}}\n", "[".repeat(200))).into_bytes(),
+            (4, 84),
+            "nested too deeply",
+        ),
+        ("an alias bomb", alias_bomb(), (6, 20), "aliases of this file"),
+        ("binary", b"\x7fELF\x02\x01\x01\0\0\0".to_vec(), (1, 1), "control character"),
+    ];
+    for (name, source, (line, column), fragment) in rows {
+        let before = std::time::Instant::now();
+        let errors = read(&source).expect_err(name);
+        let error = first(&errors);
+        assert!(error.message.contains(fragment), "{name}: {errors}");
+        assert_eq!((error.line, error.column), (line, column), "{name}: {errors}");
+        assert!(before.elapsed() < std::time::Duration::from_secs(2), "{name}: {:?}", before.elapsed());
+    }
+}
+
+fn alias_bomb() -> Vec<u8> {
+    let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for i in 1..20 {
+        bomb.push_str(&format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 10].join(", ")));
+    }
+    bomb.into_bytes()
+}
+
+#[test]
+fn all_mistakes_of_a_file_are_listed_at_once_in_its_order() {
+    let source = "
+plan: a b
+max_concurrency: 0
+stages:
+  - name: push
+    run: ''
+    retires: 3
+  - name: verify
+    needs: [psh]
+    http: { url: nowhere, method: FETCH }
+tasks:
+  - { id: x, priority: high }
+  - { id: x }
+";
+    let errors = read(source.as_bytes()).unwrap_err();
+    let places: Vec<(usize, &str)> = errors.errors.iter().map(|error| (error.line, error.path.as_str())).collect();
+    assert_eq!(
+        places,
+        [
+            (2, "plan"),
+            (3, "max_concurrency"),
+            (6, "stages[0].run"),
+            (7, "stages[0].retires"),
+            (9, "stages[1].needs[0]"),
+            (10, "stages[1].http.url"),
+            (10, "stages[1].http.method"),
+            (12, "tasks[0].priority"),
+        ]
+    );
+    let shown = errors.to_string();
+    assert!(shown.contains("plan.yaml:7:5: unknown key `retires`\n"), "{shown}");
+    assert!(shown.contains("7 |     retires: 3\n  |     ^\n"), "{shown}");
+    assert!(shown.contains("did you mean `retry`?"), "{shown}");
+    assert!(shown.contains("did you mean `push`?"), "{shown}");
+}
+
+#[test]
+fn a_million_mistakes_make_a_short_message() {
+    let source = tasks(&"  - {id: a/b}\n".repeat(50_000));
+    let errors = read(source.as_bytes()).unwrap_err();
+    assert_eq!((errors.errors.len(), errors.more), (20, 49_980));
+    assert!(errors.to_string().len() < 10_000);
+}
+
+/// The example of the documentation.
+const EXAMPLE: &str = r#"# yaml-language-server: $schema=milepost.schema.json
+plan: deploy-2025-11        # the id; left out: plan-<uuidv7>
+max_concurrency: 5          # tasks of this plan at once, default 10
+recovery: manual            # auto (default): a lost node's tasks go on by themselves; manual: a person decides
+on_tenant_conflict: wait    # wait (default): stays PENDING, says blockedBy; refuse: the plan is not accepted
+on_task_failure: continue   # what the plan does: continue (default) | pause
+on_failure: stop            # what the failed task does: stop (default) | rollback
+on_invalid_checkpoint: restart   # restart (default) | block
+trigger: start              # start (default) | message (Kafka)
+task_timeout: 30m           # a whole task, default none
+defaults:                   # for every stage that does not say otherwise
+  timeout: 5m
+  retry: { max_attempts: 4, strategy: exponential, base: 1s, multiplier: 2.0, max: 1m, jitter: true }
+stages:                     # used by every task that has none of its own
+  - name: push
+    run: ./push.sh "$MILEPOST_TENANT"
+    rollback: { run: ./undo.sh "$MILEPOST_TENANT" }
+  - name: verify
+    needs: [push]           # left out: the stage before it; needs: [] starts at once (a DAG)
+    http: { method: GET, url: "http://127.0.0.1:9000/health/{{ tenant }}", expect: { status: 200 } }
+    retry: { max_attempts: 10, strategy: fixed, base: 3s }
+tasks:
+  - { id: task-1, tenant: tenant-001, priority: 0, input: { version: "1.2.3" } }
+  - matrix: { tenant: [tenant-002, tenant-003] }   # one task each
+"#;
+
+#[test]
+fn the_example_of_the_documentation_means_what_it_says() {
+    let plan = good(EXAMPLE);
+    let default_retry = json!({"max_attempts": 4, "strategy": "exponential", "base": 1000, "multiplier": 2.0, "max": 60_000, "jitter": true});
+    assert_eq!(
+        json!(plan.definition),
+        json!({
+            "id": "deploy-2025-11",
+            "max_concurrency": 5,
+            "recovery": "manual",
+            "on_tenant_conflict": "wait",
+            "on_task_failure": "continue",
+            "on_failure": "stop",
+            "on_invalid_checkpoint": "restart",
+            "trigger": "start",
+            "task_timeout": 1_800_000,
+            "stages": [
+                {
+                    "name": "push",
+                    "uses": "run",
+                    "script": "./push.sh \"$MILEPOST_TENANT\"",
+                    "retry": default_retry,
+                    "timeout": 300_000,
+                    "rollback": {"uses": "run", "script": "./undo.sh \"$MILEPOST_TENANT\""},
+                },
+                {
+                    "name": "verify",
+                    "uses": "http",
+                    "with": {
+                        "method": "GET",
+                        "url": "http://127.0.0.1:9000/health/{{ tenant }}",
+                        "expect": {"status": [200]},
+                    },
+                    "needs": [0],
+                    "retry": {"max_attempts": 10, "strategy": "fixed", "base": 3000, "multiplier": 2.0, "max": 60_000, "jitter": true},
+                    "timeout": 300_000,
+                },
+            ],
+        })
+    );
+    assert_eq!(
+        json!(plan.tasks),
+        json!([
+            {"id": "task-1", "tenant": "tenant-001", "input": {"version": "1.2.3"}},
+            {"id": "deploy-2025-11-2", "tenant": "tenant-002"},
+            {"id": "deploy-2025-11-3", "tenant": "tenant-003"},
+        ])
+    );
+}
+
+#[test]
+fn a_json_file_reads_as_the_same_plan_as_its_yaml() {
+    let yaml: Value = serde_saphyr::from_str(EXAMPLE).unwrap();
+    for json in [yaml.to_string(), serde_json::to_string_pretty(&yaml).unwrap(), with_tabs(&yaml)] {
+        assert_eq!(good(&json), good(EXAMPLE));
+    }
+    let spec: PlanSpec = serde_json::from_value(yaml).unwrap();
+    assert_eq!(good(&serde_json::to_string(&spec).unwrap()), good(EXAMPLE));
+}
+
+fn with_tabs(value: &Value) -> String {
+    let mut written = Vec::new();
+    let formatter = serde_json::ser::PrettyFormatter::with_indent(b"\t");
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut written, formatter)).unwrap();
+    String::from_utf8(written).unwrap()
+}
+
+#[test]
+fn a_byte_order_mark_and_windows_line_ends_are_accepted() {
+    let windows = format!("\u{feff}{}", EXAMPLE.replace('\n', "\r\n"));
+    assert_eq!(good(&windows), good(EXAMPLE));
+    let errors = read(windows.replace("needs: [push]", "needs: [pusj]").as_bytes()).unwrap_err();
+    assert_eq!((first(&errors).line, first(&errors).column), (19, 13));
+    let errors = read("\u{feff}plan: -a\r\ntasks: [{}]\r\n".as_bytes()).unwrap_err();
+    assert_eq!((first(&errors).line, first(&errors).column), (1, 7));
+}
+
+#[test]
+fn what_a_plan_leaves_out_has_its_documented_default() {
+    let plan = good("tasks: [{}]\nstages: [{name: a, run: 'true'}]\n");
+    assert_eq!(plan.definition.id.as_str(), "plan-new");
+    assert_eq!(plan.tasks[0].id.as_str(), "plan-new-1");
+    assert_eq!(plan.definition.settings, Settings::default());
+    let stage = &plan.definition.stages[0];
+    assert_eq!(stage.timeout, Some(Millis::from_secs(300)));
+    assert_eq!(stage.retry, RetryPolicy::default());
+    assert_eq!((stage.needs.as_slice(), &stage.condition, &stage.rollback), ([].as_slice(), &None, &None));
+}
+
+#[test]
+fn a_stage_replaces_only_those_defaults_that_it_names() {
+    let plan = good(
+        "
+defaults: { timeout: 1m, retry: { base: 5s, jitter: false, fatal_exit_codes: [3] } }
+stages:
+  - { name: a, uses: noop }
+  - { name: b, uses: noop, timeout: 2s, retry: { base: 1s } }
+tasks:
+  - id: t
+    stages: [{ name: c, uses: noop, retry: { max_attempts: 1 } }]
+",
+    );
+    let [a, b] = &*plan.definition.stages else { panic!("two stages") };
+    let c = &plan.tasks[0].stages.as_ref().unwrap()[0];
+    let of_plan =
+        RetryPolicy { base: Millis::from_secs(5), jitter: false, fatal_exit_codes: vec![3], ..RetryPolicy::default() };
+    assert_eq!((a.timeout, &a.retry), (Some(Millis::from_secs(60)), &of_plan));
+    assert_eq!(b.timeout, Some(Millis::from_secs(2)));
+    assert_eq!(b.retry, RetryPolicy { base: Millis::from_secs(1), ..of_plan.clone() });
+    assert_eq!(c.retry, RetryPolicy { max_attempts: 1, ..of_plan });
+}
+
+#[test]
+fn a_stage_waits_for_the_one_before_it_unless_it_says_otherwise() {
+    let plan = good(&stages(
+        "  - {name: a, uses: noop}\n  - {name: b, uses: noop}\n  - {name: c, uses: noop, needs: []}\n  - {name: d, uses: noop, needs: [b, c]}\n  - {name: e, uses: noop, needs: [f]}\n  - {name: f, uses: noop, needs: [d]}\n",
+    ));
+    let needs: Vec<&[usize]> = plan.definition.stages.iter().map(|stage| stage.needs.as_slice()).collect();
+    assert_eq!(needs, [&[][..], &[0], &[], &[1, 2], &[5], &[3]]);
+}
+
+#[test]
+fn a_matrix_is_a_cross_product_in_which_the_last_key_varies_fastest() {
+    let plan = good(&tasks(
+        "  - {id: first}\n  - matrix: {region: [eu, us], tenant: [a, 007, true], n: [1, {x: y}]}\n    priority: 3\n    input: {v: 1}\n",
+    ));
+    let made: Vec<(&str, Option<&str>, String)> = plan.tasks[1..]
+        .iter()
+        .map(|task| (task.id.as_str(), task.tenant.as_ref().map(Tenant::as_str), json!(task.matrix).to_string()))
+        .collect();
+    assert_eq!(made.len(), 12);
+    assert_eq!(made[0], ("p-2", Some("a"), r#"{"region":"eu","n":1}"#.to_owned()));
+    assert_eq!(made[1], ("p-3", Some("a"), r#"{"region":"eu","n":{"x":"y"}}"#.to_owned()));
+    assert_eq!(made[2], ("p-4", Some("007"), r#"{"region":"eu","n":1}"#.to_owned()));
+    assert_eq!(made[5].1, Some("true"));
+    assert_eq!(made[6], ("p-8", Some("a"), r#"{"region":"us","n":1}"#.to_owned()));
+    assert!(plan.tasks[1..].iter().all(|task| task.priority == 3 && task.input == json!({"v": 1})));
+    assert_eq!(good(&tasks("  - {id: one, matrix: {tenant: [a]}}\n")).tasks[0].id.as_str(), "one");
+}
+
+#[test]
+fn actions_of_every_kind_are_told_what_they_need() {
+    let plan = good(&stages(
+        r#"  - { name: a, run: "echo {{ not a template }}", env: { V: "{{ input.v }}", W: plain } }
+  - { name: b-c, http: { url: "{{ input.base }}/x", body: { t: "{{ tenant }}" }, headers: { X-A: "1" }, expect: { status: [200, 204] } } }
+  - { name: d, uses: sleep, with: { for: "{{ stages['b-c'].outputs.wait }}" }, if: "stages.a.outputs.go is defined",
+      rollback: { uses: noop, with: { of: "{{ stages.d.outputs.x }}" } } }
+  - { name: e, http: { url: "https://h/", method: delete } }
+"#,
+    ));
+    let actions: Vec<Value> = plan.definition.stages.iter().map(|stage| json!(stage.action)).collect();
+    assert_eq!(
+        actions,
+        [
+            json!({"uses": "run", "script": "echo {{ not a template }}", "with": {"env": {"V": "{{ input.v }}", "W": "plain"}}}),
+            json!({"uses": "http", "with": {"method": "POST", "url": "{{ input.base }}/x", "headers": {"X-A": "1"}, "body": {"t": "{{ tenant }}"}, "expect": {"status": [200, 204]}}}),
+            json!({"uses": "sleep", "with": {"for": "{{ stages['b-c'].outputs.wait }}"}}),
+            json!({"uses": "http", "with": {"method": "DELETE", "url": "https://h/"}}),
+        ]
+    );
+}
+
+#[test]
+fn a_task_may_have_nothing_to_do_if_it_says_so() {
+    let plan = good("tasks: [{id: a, stages: []}]\n");
+    assert_eq!(plan.tasks[0].stages.as_deref(), Some(&[][..]));
+}
+
+#[test]
+fn aliases_and_merge_keys_share_what_is_written_once() {
+    let plan = good(
+        "
+stages:
+  - &first { name: a, uses: noop, timeout: 7s }
+  - { <<: *first, name: b }
+tasks: [{id: t}]
+",
+    );
+    assert_eq!(plan.definition.stages[1].timeout, Some(Millis::from_secs(7)));
+    assert_eq!(plan.definition.stages[1].name.as_str(), "b");
+}
+
+#[test]
+fn a_key_without_a_value_is_as_good_as_none() {
+    let plan = good(
+        "plan:\nrecovery: null\ntasks: [{id: t, tenant: ~, input: null}]\nstages: [{name: a, uses: noop, retry: }]\n",
+    );
+    assert_eq!(plan.definition.settings, Settings::default());
+    assert_eq!(plan.tasks[0].tenant, None);
+}
+
+/// What the store keeps must come back as it was.
+fn survives_storage(plan: &Plan) {
+    let definition = serde_json::to_string(&plan.definition).unwrap();
+    assert_eq!(serde_json::from_str::<PlanDefinition>(&definition).unwrap(), plan.definition);
+    for task in &plan.tasks {
+        let stored = serde_json::to_string(task).unwrap();
+        assert_eq!(&serde_json::from_str::<TaskDefinition>(&stored).unwrap(), task);
+    }
+}
+
+fn any_spec() -> impl Strategy<Value = Value> {
+    let name = "[A-Za-z0-9][A-Za-z0-9._-]{0,8}";
+    let input = prop_oneof![
+        Just(json!(null)),
+        any::<i64>().prop_map(|n| json!(n)),
+        any::<f64>().prop_filter("finite", |n| n.is_finite()).prop_map(|n| json!(n)),
+        any::<String>().prop_map(|text| json!({ "text": text })),
+    ];
+    let action = prop_oneof![
+        Just(json!({"uses": "noop"})),
+        "[a-z ]{0,5}x".prop_map(|run| json!({"run": run, "env": {"A": "{{ tenant }}"}})),
+        (100..600_u16).prop_map(|status| json!({"http": {"url": "http://h", "expect": {"status": status}}})),
+    ];
+    let stage = (action, 1..100_u32, 1.0..1e6_f64, 1..10_000_u64, any::<bool>(), any::<bool>());
+    let stage = stage.prop_map(|(mut stage, attempts, multiplier, timeout, jitter, roll)| {
+        stage["retry"] = json!({"max_attempts": attempts, "multiplier": multiplier, "jitter": jitter});
+        stage["timeout"] = json!(format!("{timeout}ms"));
+        if roll {
+            stage["rollback"] = json!({"run": "undo"});
+            stage["needs"] = json!([]);
+        }
+        stage
+    });
+    let task = (name, proptest::option::of("\\PC{1,20}"), any::<i32>(), input);
+    (name, proptest::collection::vec(stage, 0..6), proptest::collection::vec(task, 1..6)).prop_map(
+        |(plan, stages, tasks)| {
+            let stages: Vec<Value> = stages
+                .into_iter()
+                .enumerate()
+                .map(|(i, mut stage)| {
+                    stage["name"] = json!(format!("s{i}"));
+                    stage
+                })
+                .collect();
+            let tasks: Vec<Value> = tasks.into_iter().enumerate().map(|(i, (id, tenant, priority, input))| {
+            json!({"id": format!("{id}{i}"), "tenant": tenant, "priority": priority, "input": input})
+        }).collect();
+            json!({"plan": plan, "stages": stages, "tasks": tasks})
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_the_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        check_any(&bytes);
+    }
+
+    #[test]
+    fn no_text_of_yaml_marks_makes_the_reader_panic(text in "[-?:,\\[\\]{}#&*!|>'\"%@`<~ \\na-c0-9.]{0,120}") {
+        check_any(text.as_bytes());
+    }
+
+    #[test]
+    fn no_change_to_a_good_file_makes_the_reader_panic(
+        changes in proptest::collection::vec((any::<proptest::sample::Index>(), 0..4_u8, any::<u8>()), 1..8)
+    ) {
+        let mut bytes = EXAMPLE.as_bytes().to_vec();
+        for (at, change, byte) in changes {
+            let at = at.index(bytes.len().max(1));
+            if bytes.is_empty() {
+                break;
+            }
+            match change {
+                0 => bytes[at] = byte,
+                1 => { bytes.remove(at); }
+                2 => bytes.insert(at, byte % 96 + 32),
+                _ => bytes.truncate(at.max(1)),
+            }
+        }
+        check_any(&bytes);
+    }
+
+    #[test]
+    fn no_template_makes_the_check_panic(text in "[{}%'\"a-c.|\\[\\]()~ 0-9]{0,60}") {
+        let _ = milepost_core::template::check_template(&text);
+        let _ = milepost_core::template::check_expression(&text);
+        let _ = milepost_core::template::render_value(&json!(text), &json!({"a": 1, "b": {"c": "x"}}));
+    }
+
+    #[test]
+    fn a_plan_survives_storage(spec in any_spec()) {
+        let plan = good(&spec.to_string());
+        survives_storage(&plan);
+        prop_assert_eq!(good(&serde_json::to_string_pretty(&spec).unwrap()), plan);
+    }
+}
+
+/// A file is a plan that can be stored, or is refused with a place for every error.
+fn check_any(bytes: &[u8]) {
+    match read(bytes) {
+        Ok(plan) => survives_storage(&plan),
+        Err(errors) => {
+            assert!(!errors.errors.is_empty());
+            assert!(errors.errors.iter().all(|error| error.line >= 1 && error.column >= 1), "{errors:?}");
+            assert!(!errors.to_string().is_empty());
+        }
+    }
 }

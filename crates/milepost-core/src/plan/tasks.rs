@@ -126,10 +126,10 @@ impl TaskRules<'_> {
 
     fn generated_id(&self, position: usize, at: usize, path: &Path<'_>, problems: &mut Problems) -> Option<TaskId> {
         let id = TaskId::parse(format!("{}-{position}", self.plan));
-        id.map_err(|error| {
-            problems.add(at, path, error.to_string()).help("give the task an `id`, or the plan a shorter one")
-        })
-        .ok()
+        if let Err(error) = &id {
+            problems.add(at, path, error.to_string()).help("give the task an `id`, or the plan a shorter one");
+        }
+        id.ok()
     }
 }
 
