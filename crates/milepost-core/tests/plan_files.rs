@@ -272,7 +272,7 @@ fn bad_files() -> Vec<(&'static str, String, &'static str)> {
         (
             "a hyphen without brackets",
             stages("  - {name: a-b, uses: noop}\n  - {name: c, uses: noop, if: «stages.a-b.outputs.x}\n"),
-            "",
+            "there is no stage `a` to read outputs from",
         ),
         (
             "more than outputs",

@@ -146,6 +146,9 @@ fn scan_problem(text: &str, error: &ScanError) -> Problem {
         Some(b'\t') => problem.help("indent with spaces; YAML does not allow tabs there"),
         _ if message.contains("tab") => problem.help("indent with spaces; YAML does not allow tabs there"),
         Some(b'@' | b'`' | b'%') => problem.help("text that starts with this character needs quotes"),
+        _ if message.contains("mapping values are not allowed") => {
+            problem.help("text with `: ` in it needs quotes; or the line is indented further than its neighbours")
+        }
         _ if message.contains("quoted scalar") => problem.help("is a quote missing at the end of a text?"),
         _ if message.contains("unknown anchor") => problem.help("define it earlier in the file with `&name`"),
         _ => problem,

@@ -11,6 +11,8 @@ use crate::id::StageName;
 pub(super) struct Order {
     names: Vec<Option<StageName>>,
     needs: Vec<Vec<Need>>,
+    /// Whether every name and need could be read; if not, nothing may be concluded from what is missing.
+    whole: bool,
 }
 
 struct Need {
@@ -21,7 +23,9 @@ struct Need {
 
 impl Order {
     pub(super) fn read(items: &[Node], path: &Path<'_>, problems: &mut Problems) -> Order {
-        let mut order = Order { names: Vec::with_capacity(items.len()), needs: Vec::with_capacity(items.len()) };
+        let before = problems.count();
+        let mut order =
+            Order { names: Vec::with_capacity(items.len()), needs: Vec::with_capacity(items.len()), whole: true };
         let mut places: HashMap<StageName, usize> = HashMap::new();
         for (i, item) in items.iter().enumerate() {
             let path = path.index(i);
@@ -41,6 +45,7 @@ impl Order {
             order.needs.push(needs);
         }
         order.refuse_cycle(path, problems);
+        order.whole = problems.count() == before;
         order
     }
 
@@ -60,8 +65,11 @@ impl Order {
         self.names.iter().flatten().map(StageName::as_str)
     }
 
-    /// Whether `stage` starts only after `other` has ended.
+    /// Whether `stage` starts only after `other` has ended, or may do so once the mistakes are gone.
     pub(super) fn waits_for(&self, stage: usize, other: usize) -> bool {
+        if !self.whole {
+            return true;
+        }
         let mut seen = vec![false; self.needs.len()];
         let mut open = vec![stage];
         while let Some(next) = open.pop() {

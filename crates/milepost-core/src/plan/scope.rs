@@ -36,27 +36,35 @@ impl Scope<'_> {
     }
 
     fn check(&self, names: &Names, at: usize, path: &Path<'_>, problems: &mut Problems) {
-        for name in &names.top {
-            if !NAMES.contains(&name.as_str()) {
-                let help = match nearest(name, NAMES) {
-                    Some(near) => format!("did you mean `{near}`? known are {}", NAMES.join(", ")),
-                    None => format!("known are {}; a text needs quotes: `'{name}'`", NAMES.join(", ")),
-                };
-                problems.add(at, path, format!("unknown name `{name}` in the template")).help(help);
-            }
-        }
         for stage in &names.stages {
+            if let Some(known) = self.meant_hyphenated(stage) {
+                // `stages.a-b` reads as `stages.a` less `b`: one mistake, not two.
+                problems
+                    .add(at, path, format!("there is no stage `{stage}` to read outputs from"))
+                    .help(format!("a name with a hyphen is written `stages['{known}']`"));
+                return;
+            }
             self.check_stage(stage, at, path, problems);
         }
+        for name in names.top.iter().filter(|name| !NAMES.contains(&name.as_str())) {
+            let help = match nearest(name, NAMES) {
+                Some(near) => format!("did you mean `{near}`? known are {}", NAMES.join(", ")),
+                None => format!("known are {}; a text needs quotes: `'{name}'`", NAMES.join(", ")),
+            };
+            problems.add(at, path, format!("unknown name `{name}` in the template")).help(help);
+        }
+    }
+
+    fn meant_hyphenated(&self, name: &str) -> Option<&str> {
+        let hyphenated = self.order.known_names().find(|known| known.starts_with(&format!("{name}-")));
+        hyphenated.filter(|_| self.order.index_of(name).is_none())
     }
 
     fn check_stage(&self, name: &str, at: usize, path: &Path<'_>, problems: &mut Problems) {
         let Some(other) = self.order.index_of(name) else {
-            let hyphenated = self.order.known_names().find(|known| known.starts_with(&format!("{name}-")));
-            let help = match (hyphenated, nearest(name, self.order.known_names())) {
-                (Some(known), _) => format!("a name with a hyphen is written `stages['{known}']`"),
-                (None, Some(near)) => format!("did you mean `{near}`?"),
-                (None, None) => format!("the stages are {}", one_of(self.order.known_names().take(20))),
+            let help = match nearest(name, self.order.known_names()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("the stages are {}", one_of(self.order.known_names().take(20))),
             };
             problems.add(at, path, format!("there is no stage `{name}` to read outputs from")).help(help);
             return;

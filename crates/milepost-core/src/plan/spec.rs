@@ -118,7 +118,10 @@ pub struct RetrySpec {
 /// One step of a task: exactly one of `run`, `http` or `uses`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(extend("oneOf" = [{"required": ["run"]}, {"required": ["http"]}, {"required": ["uses"]}]))]
+#[schemars(
+    extend("oneOf" = [{"required": ["run"]}, {"required": ["http"]}, {"required": ["uses"]}]),
+    extend("dependencies" = {"env": ["run"], "with": ["uses"]})
+)]
 pub struct StageSpec {
     /// Unique in the task.
     #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"))]
@@ -159,7 +162,10 @@ pub struct StageSpec {
 /// How to undo a stage: exactly one of `run`, `http` or `uses`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(extend("oneOf" = [{"required": ["run"]}, {"required": ["http"]}, {"required": ["uses"]}]))]
+#[schemars(
+    extend("oneOf" = [{"required": ["run"]}, {"required": ["http"]}, {"required": ["uses"]}]),
+    extend("dependencies" = {"env": ["run"], "with": ["uses"]})
+)]
 pub struct RollbackSpec {
     /// A shell command, given to `sh -c` as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -224,7 +230,7 @@ pub struct TaskSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub tenant: Option<String>,
-    /// Higher goes first.
+    /// Which of the tasks that could run is taken first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 0))]
     pub priority: Option<i32>,

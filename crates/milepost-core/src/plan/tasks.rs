@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::decode::{self, Fields};
-use super::definition::TaskDefinition;
+use super::definition::{StageList, TaskDefinition};
 use super::errors::{Path, Problems};
 use super::node::{Entry, Kind, Node};
 use super::stages::StageRules;
@@ -32,6 +32,27 @@ struct Placed {
     generated: bool,
 }
 
+/// What all tasks of one item of the list have in common.
+struct Common {
+    tenant: Option<Tenant>,
+    priority: i32,
+    input: Value,
+    stages: Option<StageList>,
+}
+
+impl Common {
+    fn task(&self, id: TaskId) -> TaskDefinition {
+        TaskDefinition {
+            id,
+            tenant: self.tenant.clone(),
+            priority: self.priority,
+            input: self.input.clone(),
+            matrix: Map::new(),
+            stages: self.stages.clone(),
+        }
+    }
+}
+
 impl TaskRules<'_> {
     pub(super) fn list(&self, node: &Node, path: &Path<'_>, problems: &mut Problems) -> Vec<TaskDefinition> {
         let Some(items) = decode::list(node, path, problems) else { return Vec::new() };
@@ -52,6 +73,7 @@ impl TaskRules<'_> {
         placed.into_iter().map(|placed| placed.task).collect()
     }
 
+    /// Adds the tasks that one item of the list stands for.
     fn task(
         &self,
         index: usize,
@@ -61,9 +83,47 @@ impl TaskRules<'_> {
         problems: &mut Problems,
     ) -> Option<()> {
         let fields = Fields::open(item, path, &TASK_KEYS, problems)?;
+        let id = fields.get("id").map(|node| {
+            let id = decode::name(node, &path.key("id"), |text| TaskId::parse(text), problems);
+            (node.at(), id)
+        });
         let matrix = fields.get("matrix").map(|node| matrix(node, &path.key("matrix"), self.text, problems));
+        let common = self.common(&fields, matches!(matrix, Some(Some(Matrix { tenants: Some(_), .. }))), problems);
+        let count = match &matrix {
+            Some(matrix) => matrix.as_ref()?.count(),
+            None => Some(1),
+        };
+        let Some(count) = count.filter(|count| count.saturating_add(placed.len()) <= MAX_TASKS) else {
+            too_many(item, path, problems);
+            return None;
+        };
+        if let Some((at, _)) = id
+            && count > 1
+        {
+            problems
+                .add(at, &path.key("id"), format!("one id for {count} tasks"))
+                .help("leave `id` out; the tasks of a `matrix` are named after the plan and their position");
+            return None;
+        }
+        let common = common?;
+        for n in 0..count {
+            let (at, generated, id) = match &id {
+                Some((at, id)) => (*at, false, id.clone()?),
+                None => (item.at(), true, self.generated_id(placed.len() + 1, item.at(), path, problems)?),
+            };
+            let mut task = common.task(id);
+            if let Some(Some(matrix)) = &matrix {
+                matrix.fill(n, &mut task);
+            }
+            placed.push(Placed { task, index, at, generated });
+        }
+        Some(())
+    }
+
+    fn common(&self, fields: &Fields<'_>, matrix_has_tenants: bool, problems: &mut Problems) -> Option<Common> {
+        let path = fields.path;
         let tenant = fields.get("tenant").and_then(|node| {
-            if let Some(Some(Matrix { tenants: Some(_), .. })) = matrix {
+            if matrix_has_tenants {
                 problems
                     .add(node.at(), &path.key("tenant"), "the tenant is given here and in `matrix`")
                     .help("remove one of the two");
@@ -75,53 +135,16 @@ impl TaskRules<'_> {
         });
         let stages = fields.get("stages").and_then(|node| self.stages.list(node, &path.key("stages"), problems));
         if !self.plan_has_stages && fields.get("stages").is_none() {
-            problems.add(item.at(), path, "the task has no stages, and neither has the plan").help(
+            problems.add(fields.at, path, "the task has no stages, and neither has the plan").help(
                 "add `stages:` to the plan or to the task; `stages: []` on the task makes one with nothing to do",
             );
         }
-        let id = fields
-            .get("id")
-            .map(|node| (node, decode::name(node, &path.key("id"), |text| TaskId::parse(text), problems)));
-        let count = match &matrix {
-            Some(matrix) => matrix.as_ref()?.count(),
-            None => Some(1),
-        };
-        let Some(count) = count.filter(|count| count.saturating_add(placed.len()) <= MAX_TASKS) else {
-            too_many(item, path, problems);
-            return None;
-        };
-        if let Some((node, _)) = id
-            && count > 1
-        {
-            problems
-                .add(node.at(), &path.key("id"), format!("one id for {count} tasks"))
-                .help("leave `id` out; the tasks of a `matrix` are named after the plan and their position");
-            return None;
-        }
-        let template = TaskDefinition {
-            id: match &id {
-                Some((_, id)) => id.clone()?,
-                None => self.generated_id(placed.len() + 1, item.at(), path, problems)?,
-            },
+        Some(Common {
             tenant,
-            priority: i32::try_from(priority?).unwrap_or_default(),
+            priority: i32::try_from(priority?).ok()?,
             input: fields.get("input").map(Node::to_value).unwrap_or_default(),
-            matrix: Map::new(),
             stages,
-        };
-        let at = id.as_ref().map_or(item.at(), |(node, _)| node.at());
-        let generated = id.is_none();
-        for n in 0..count {
-            let mut task = template.clone();
-            if n > 0 {
-                task.id = self.generated_id(placed.len() + 1, item.at(), path, problems)?;
-            }
-            if let Some(Some(matrix)) = &matrix {
-                matrix.fill(n, &mut task);
-            }
-            placed.push(Placed { task, index, at, generated });
-        }
-        Some(())
+        })
     }
 
     fn generated_id(&self, position: usize, at: usize, path: &Path<'_>, problems: &mut Problems) -> Option<TaskId> {
