@@ -438,6 +438,26 @@ fn a_million_mistakes_make_a_short_message() {
     assert!(errors.to_string().len() < 10_000);
 }
 
+#[test]
+fn a_file_made_to_be_slow_is_read_quickly() {
+    let many = |prefix: &str| (0..20_000).map(|i| format!("{prefix}{i}: 1, ")).collect::<String>();
+    let rows = [
+        ("unknown keys", format!("{{{}}}", many("unknown_key_"))),
+        ("merged keys", tasks(&format!("  - input: &a {{{}}}\n  - input: {{{}<<: *a}}\n", many("a"), many("b")))),
+        ("long needs", stages(&format!("  - {{name: a, uses: noop, needs: [{}]}}\n", "b, ".repeat(100_000)))),
+        ("long templates", stage(&format!("    run: x\n    env: {{A: \"{}\"}}\n", "{{ input }}".repeat(50_000)))),
+        ("an open template", stage(&format!("    run: x\n    env: {{A: \"{}\"}}\n", "{{ ".repeat(100_000)))),
+        ("open quotes", "'".repeat(100_001)),
+        ("one long line", format!("plan: {}", "a ".repeat(400_000))),
+        ("many anchors", (0..20_000).map(|i| format!("- &a{i} x\n")).collect()),
+    ];
+    for (name, source) in rows {
+        let before = std::time::Instant::now();
+        let _ = read(source.as_bytes()).map_err(|errors| errors.to_string());
+        assert!(before.elapsed() < std::time::Duration::from_secs(3), "{name}: {:?}", before.elapsed());
+    }
+}
+
 /// The example of the documentation.
 const EXAMPLE: &str = r#"# yaml-language-server: $schema=milepost.schema.json
 plan: deploy-2025-11        # the id; left out: plan-<uuidv7>

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::decode::{self, Fields};
 use super::definition::Action;
-use super::errors::{Path, Problems, nearest, one_of};
+use super::errors::{Path, Problems, suggest};
 use super::node::{Entry, Kind, Node};
 use super::parse::CheckAction;
 use crate::template;
@@ -137,11 +137,9 @@ fn method(node: &Node, path: &Path<'_>, problems: &mut Problems) -> Option<&'sta
     let text = decode::text(node, path, problems)?;
     let found = METHODS.into_iter().find(|method| method.eq_ignore_ascii_case(text));
     if found.is_none() {
-        let help = match nearest(text, METHODS) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("expected {}", one_of(METHODS)),
-        };
-        problems.add(node.at(), path, format!("unknown method `{text}`")).help(help);
+        problems
+            .add(node.at(), path, format!("unknown method `{text}`"))
+            .help_with(|| suggest(text, METHODS.into_iter(), "expected"));
     }
     found
 }

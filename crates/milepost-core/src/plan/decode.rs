@@ -3,7 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::errors::{Path, Problems, nearest, one_of};
+use super::errors::{Path, Problems, nearest, one_of, suggest};
 use super::node::{Entry, Kind, Node};
 use crate::time::Millis;
 
@@ -30,13 +30,9 @@ impl<'a> Fields<'a> {
         };
         for entry in entries {
             if !known.contains(&&*entry.key) {
-                let help = match nearest(&entry.key, known.iter().copied()) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("expected {}", one_of(known.iter().copied())),
-                };
                 problems
                     .add(entry.at as usize, &path.key(&entry.key), format!("unknown key `{}`", entry.key))
-                    .help(help);
+                    .help_with(|| suggest(&entry.key, known.iter().copied(), "expected"));
             }
         }
         Some(Fields { at: node.at(), path, entries })

@@ -146,6 +146,13 @@ impl Addition<'_> {
             problem.help = Some(help.into());
         }
     }
+
+    /// Help that takes some looking for, which is not done for a problem that nobody will see.
+    pub(super) fn help_with(self, help: impl FnOnce() -> String) {
+        if let Some(problem) = self.0 {
+            problem.help = Some(help());
+        }
+    }
 }
 
 fn locate(problem: Problem, source: &str) -> PlanError {
@@ -224,6 +231,14 @@ pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
         .filter(|(distance, candidate)| *distance <= (candidate.len().max(word.len()) / 2).clamp(1, 3))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
+}
+
+/// The known word that was probably meant, or else what there is.
+pub(super) fn suggest<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone, there_is: &str) -> String {
+    match nearest(word, known.clone()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("{there_is} {}", one_of(known.take(20))),
+    }
 }
 
 /// Levenshtein's: how many characters to add, drop or replace.

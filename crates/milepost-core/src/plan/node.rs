@@ -324,11 +324,8 @@ impl Tree<'_> {
 fn merge(entries: &mut Vec<Entry>, node: Node) -> Result<(), Problem> {
     match node.kind {
         Kind::Map(others) => {
-            for other in others {
-                if !entries.iter().any(|entry| entry.key == other.key) {
-                    entries.push(other);
-                }
-            }
+            let own: HashSet<Box<str>> = entries.iter().map(|entry| entry.key.clone()).collect();
+            entries.extend(others.into_iter().filter(|other| !own.contains(&other.key)));
             Ok(())
         }
         Kind::List(maps) if maps.iter().all(|map| matches!(map.kind, Kind::Map(_))) => {

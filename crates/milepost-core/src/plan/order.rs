@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::decode;
-use super::errors::{Path, Problems, nearest, one_of};
+use super::errors::{Path, Problems, suggest};
 use super::node::{Kind, Node};
 use crate::id::StageName;
 
@@ -61,7 +61,7 @@ impl Order {
         self.names.iter().position(|known| known.as_ref().is_some_and(|known| known.as_str() == name))
     }
 
-    pub(super) fn known_names(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn known_names(&self) -> impl Iterator<Item = &str> + Clone {
         self.names.iter().flatten().map(StageName::as_str)
     }
 
@@ -113,11 +113,9 @@ impl Order {
             let Some(name) = decode::text(node, &path, problems) else { continue };
             match places.get(name) {
                 None => {
-                    let help = match nearest(name, self.known_names()) {
-                        Some(near) => format!("did you mean `{near}`?"),
-                        None => format!("the stages are {}", one_of(self.known_names().take(20))),
-                    };
-                    problems.add(node.at(), &path, format!("there is no stage `{name}`")).help(help);
+                    problems
+                        .add(node.at(), &path, format!("there is no stage `{name}`"))
+                        .help_with(|| suggest(name, self.known_names(), "the stages are"));
                 }
                 Some(found) if *found == stage => {
                     problems.add(node.at(), &path, format!("stage `{name}` cannot wait for itself"));

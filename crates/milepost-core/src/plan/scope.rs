@@ -2,7 +2,7 @@
 
 use super::actions;
 use super::decode::Fields;
-use super::errors::{Path, Problems, nearest, one_of};
+use super::errors::{Path, Problems, suggest};
 use super::order::Order;
 use crate::template::{self, Names};
 
@@ -47,11 +47,9 @@ impl Scope<'_> {
             self.check_stage(stage, at, path, problems);
         }
         for name in names.top.iter().filter(|name| !NAMES.contains(&name.as_str())) {
-            let help = match nearest(name, NAMES) {
-                Some(near) => format!("did you mean `{near}`? known are {}", NAMES.join(", ")),
-                None => format!("known are {}; a text needs quotes: `'{name}'`", NAMES.join(", ")),
-            };
-            problems.add(at, path, format!("unknown name `{name}` in the template")).help(help);
+            problems
+                .add(at, path, format!("unknown name `{name}` in the template"))
+                .help_with(|| suggest(name, NAMES.into_iter(), "a text needs quotes; a name is"));
         }
     }
 
@@ -62,11 +60,9 @@ impl Scope<'_> {
 
     fn check_stage(&self, name: &str, at: usize, path: &Path<'_>, problems: &mut Problems) {
         let Some(other) = self.order.index_of(name) else {
-            let help = match nearest(name, self.order.known_names()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("the stages are {}", one_of(self.order.known_names().take(20))),
-            };
-            problems.add(at, path, format!("there is no stage `{name}` to read outputs from")).help(help);
+            problems
+                .add(at, path, format!("there is no stage `{name}` to read outputs from"))
+                .help_with(|| suggest(name, self.order.known_names(), "the stages are"));
             return;
         };
         let ended = if other == self.stage { self.after_stage } else { self.order.waits_for(self.stage, other) };

@@ -7,6 +7,9 @@ const MAX_EXPRESSION: usize = 4096;
 /// Each of these may copy what stands left of it, so their number bounds what an expression can build.
 const MAX_OPERATIONS: usize = 32;
 
+/// In one text.
+const MAX_EXPRESSIONS: usize = 1000;
+
 /// A piece of a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part<'a> {
@@ -24,6 +27,9 @@ pub(super) fn split(text: &str) -> Result<Vec<Part<'_>>, TemplateError> {
         let close = end_of_expression(inside)?;
         parts.push(Part::Expression(expression(&inside[..close])?));
         rest = &inside[close + 2..];
+        if parts.len() > 2 * MAX_EXPRESSIONS {
+            return Err(TemplateError::new(format!("more than {MAX_EXPRESSIONS} expressions in one text")));
+        }
     }
     push_text(&mut parts, rest)?;
     Ok(parts)
