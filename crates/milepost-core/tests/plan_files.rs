@@ -686,6 +686,14 @@ fn survives_storage(plan: &Plan) {
     }
 }
 
+#[test]
+fn the_deepest_file_that_is_accepted_can_be_stored() {
+    let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+    survives_storage(&good(&tasks(&format!("  - {{id: a, input: {}}}\n", deep(61)))));
+    survives_storage(&good(&stage(&format!("    uses: noop\n    with: {{a: {}}}\n", deep(60)))));
+    assert!(read(tasks(&format!("  - {{id: a, input: {}}}\n", deep(62))).as_bytes()).is_err());
+}
+
 fn any_spec() -> impl Strategy<Value = Value> {
     let name = "[A-Za-z0-9][A-Za-z0-9._-]{0,8}";
     let input = prop_oneof![
