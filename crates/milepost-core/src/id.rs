@@ -12,7 +12,9 @@ pub enum InvalidName {
     Empty { what: &'static str },
     #[error("{what} `{name}` has {length} characters; at most 128 are allowed")]
     TooLong { what: &'static str, name: String, length: usize },
-    #[error("{what} `{name}` may not contain {found:?}; allowed are letters, digits, `.`, `_`, `-`, and a letter or digit first")]
+    #[error(
+        "{what} `{name}` may not contain {found:?}; allowed are letters, digits, `.`, `_`, `-`, and a letter or digit first"
+    )]
     Character { what: &'static str, name: String, found: char },
     #[error("tenant has {length} bytes; at most 256 are allowed")]
     TenantTooLong { length: usize },

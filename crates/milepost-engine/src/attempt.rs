@@ -66,7 +66,7 @@ fn call(
     let (definition, _) = task.stage(attempt.stage);
     let unknown = || Failure::fatal(ErrorType::Validation, format!("there is no stage kind `{}`", action.uses));
     let kind = registry.get(&action.uses).ok_or_else(unknown)?;
-    let with = if template::has_template(&action.with) {
+    let with = if template::holds_template(&action.with) {
         template::render_value(&action.with, &task.scope())
             .map_err(|error| Failure::fatal(ErrorType::Validation, error.to_string()))?
     } else {

@@ -1,6 +1,5 @@
 //! What lasts: the one seam to storage, its contract as a conformance suite, and the backends side by side.
 
-mod difference;
 mod error;
 mod model;
 mod store;

@@ -1,10 +1,25 @@
 //! Plans: what a file may say, reading it with good errors, and the definition that is stored and run.
 
+mod actions;
+mod decode;
 mod definition;
+mod difference;
+mod errors;
 mod life;
+mod node;
+mod order;
+mod parse;
+mod scope;
+pub mod spec;
+mod stages;
+mod tasks;
 
 pub use definition::{
     Action, OnFailure, OnInvalidCheckpoint, OnTaskFailure, OnTenantConflict, Plan, PlanDefinition, Recovery, Settings,
     StageDefinition, StageList, TaskDefinition, Trigger,
 };
+pub use difference::first_difference;
+pub use errors::{PlanError, PlanErrors};
 pub use life::{PlanCommand, PlanRejection, TaskCounts, next_plan_status};
+pub use parse::{CheckAction, ParseOptions, parse};
+pub use spec::schema;

@@ -121,7 +121,7 @@ impl Writer {
     fn other_content(&self, no: i64, new: &Plan) -> rusqlite::Result<StoreError> {
         let plan = new.definition.id.clone();
         Ok(match read_definition(&self.connection, no)? {
-            Ok(old) => Clash::OtherContent { plan, difference: crate::difference::first_difference(&old, new) }.into(),
+            Ok(old) => Clash::OtherContent { plan, difference: difference(&old, new) }.into(),
             Err(error) => error,
         })
     }
@@ -290,4 +290,9 @@ impl Writer {
 
 fn definition_text(definition: &PlanDefinition) -> String {
     serde_json::to_string(definition).expect("a plan's definition came from JSON or YAML")
+}
+
+/// The digests differ, so there is one; a store written by a version with other defaults may leave it unnamed.
+fn difference(old: &Plan, new: &Plan) -> String {
+    milepost_core::plan::first_difference(old, new).unwrap_or_else(|| "its content differs".to_owned())
 }
