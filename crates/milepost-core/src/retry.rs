@@ -134,7 +134,8 @@ mod tests {
         let base = Millis::from_secs(1);
         for seed in 0..1000 {
             for attempt in 1..=20 {
-                let exponential = RetryPolicy::workflows(Strategy::Exponential, base, 30).delay(seed, &stage(), attempt).get();
+                let exponential =
+                    RetryPolicy::workflows(Strategy::Exponential, base, 30).delay(seed, &stage(), attempt).get();
                 let floor = 1000 << (attempt - 1);
                 assert!((floor..floor + 500).contains(&exponential), "{exponential} at {attempt}");
                 let linear = RetryPolicy::workflows(Strategy::Linear, base, 30).delay(seed, &stage(), attempt).get();
@@ -147,7 +148,8 @@ mod tests {
     #[test]
     fn jitter_reaches_both_ends_of_its_range() {
         let policy = RetryPolicy { base: Millis::new(10), strategy: Strategy::Fixed, ..RetryPolicy::default() };
-        let drawn: std::collections::BTreeSet<u64> = (0..200).map(|seed| policy.delay(seed, &stage(), 1).get()).collect();
+        let drawn: std::collections::BTreeSet<u64> =
+            (0..200).map(|seed| policy.delay(seed, &stage(), 1).get()).collect();
         assert_eq!(drawn.into_iter().collect::<Vec<_>>(), [10, 11, 12, 13, 14]);
     }
 
@@ -175,7 +177,13 @@ mod tests {
         for strategy in [Strategy::Fixed, Strategy::Linear, Strategy::Exponential] {
             for attempt in [0, 1, 63, 64, 65, 1_000_000, u32::MAX] {
                 for max in [None, Some(Millis::from_secs(60))] {
-                    let policy = RetryPolicy { strategy, max, multiplier: 1e300, base: Millis::new(u64::MAX / 2), ..RetryPolicy::default() };
+                    let policy = RetryPolicy {
+                        strategy,
+                        max,
+                        multiplier: 1e300,
+                        base: Millis::new(u64::MAX / 2),
+                        ..RetryPolicy::default()
+                    };
                     let delay = policy.delay(u64::MAX, &stage(), attempt).get();
                     assert!(max.is_none_or(|max| delay <= max.get() + u64::MAX / 4));
                 }

@@ -18,9 +18,7 @@ pub struct CorruptLog {
 
 /// The transition table: what an event makes of a status. None: it cannot happen there.
 pub fn next_status(status: TaskStatus, interrupted: bool, event: &Event) -> Option<TaskStatus> {
-    use TaskStatus::{
-        Cancelled, Completed, Failed, Paused, Pending, RolledBack, RollbackFailed, RollingBack, Running,
-    };
+    use TaskStatus::{Cancelled, Completed, Failed, Paused, Pending, RollbackFailed, RolledBack, RollingBack, Running};
     match event {
         Event::TaskCreated {} => None,
         Event::TaskStarted { .. } => (status == Pending).then_some(Running),
@@ -145,7 +143,12 @@ impl Task {
                     end_attempt(state, at, StageStatus::Failed);
                     state.cause = Some(cause.clone());
                 });
-                self.remember(FailureInfo { stage: stage.clone(), attempt: *attempt, cause: cause.clone(), timestamp: at });
+                self.remember(FailureInfo {
+                    stage: stage.clone(),
+                    attempt: *attempt,
+                    cause: cause.clone(),
+                    timestamp: at,
+                });
                 self.takeovers = 0;
             }
             Event::RetryScheduled { attempt, delay, rollback: true, .. } => {
@@ -160,7 +163,12 @@ impl Task {
                     state.cause = Some(cause.clone());
                 });
                 let failed = attempt.saturating_sub(1);
-                self.remember(FailureInfo { stage: stage.clone(), attempt: failed, cause: cause.clone(), timestamp: at });
+                self.remember(FailureInfo {
+                    stage: stage.clone(),
+                    attempt: failed,
+                    cause: cause.clone(),
+                    timestamp: at,
+                });
                 self.takeovers = 0;
             }
             Event::PauseRequested { by } => self.pause_requested = Some(by.clone()),
@@ -196,13 +204,8 @@ impl Task {
             }
             Event::RollbackStarted { .. } => {
                 self.settle();
-                self.undo = Some(Undo {
-                    queue: self.undo_order(),
-                    attempt: 0,
-                    running: false,
-                    due: None,
-                    failed: Vec::new(),
-                });
+                self.undo =
+                    Some(Undo { queue: self.undo_order(), attempt: 0, running: false, due: None, failed: Vec::new() });
             }
             Event::StageRolledBack { stage } => {
                 self.with_stage(stage, |state| state.status = StageStatus::RolledBack);

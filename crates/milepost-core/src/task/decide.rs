@@ -30,11 +30,16 @@ pub enum Command {
     /// The task's own time limit has passed.
     TimeOut,
     /// The node is stopping in good order; no stage is running any more.
-    Interrupt { reason: String },
+    Interrupt {
+        reason: String,
+    },
     Pause(By),
     Resume(By),
     Cancel(By),
-    Retry { by: By, from_checkpoint: bool },
+    Retry {
+        by: By,
+        from_checkpoint: bool,
+    },
     Rollback(By),
 }
 
@@ -80,7 +85,9 @@ pub enum Rejection {
     Stale { task: String, stage: StageName, attempt: u32 },
     #[error("cannot roll back task {task}: none of its completed or failed stages has a rollback handler")]
     NothingToRollBack { task: String },
-    #[error("cannot retry task {task} from its checkpoint: {reason}; retry it with --from-start, or set on_invalid_checkpoint: restart")]
+    #[error(
+        "cannot retry task {task} from its checkpoint: {reason}; retry it with --from-start, or set on_invalid_checkpoint: restart"
+    )]
     InvalidCheckpoint { task: String, reason: String },
 }
 
@@ -290,7 +297,8 @@ impl Draft {
                 }
                 Err(error) => {
                     ended = true;
-                    let cause = Cause { error_type: ErrorType::Validation, reason: format!("its `if` failed: {error}") };
+                    let cause =
+                        Cause { error_type: ErrorType::Validation, reason: format!("its `if` failed: {error}") };
                     self.push(Event::StageFailed { stage, attempt: 1, cause, rollback: false });
                 }
             }
@@ -316,7 +324,8 @@ impl Draft {
     }
 
     fn time_out(&mut self) {
-        if self.task.status == TaskStatus::Running && self.task.deadline().is_some_and(|deadline| deadline <= self.now) {
+        if self.task.status == TaskStatus::Running && self.task.deadline().is_some_and(|deadline| deadline <= self.now)
+        {
             let limit = self.task.spec.settings.task_timeout.unwrap_or(Millis::ZERO);
             let reason = format!("the task did not end within its task_timeout of {limit}");
             let stage = self.task.current_stage().map(|index| self.name(index));
@@ -471,10 +480,9 @@ impl Draft {
                 self.push(Event::CheckpointDiscarded { reason: invalid.to_string() });
                 Ok(false)
             }
-            (Err(invalid), OnInvalidCheckpoint::Block) => Err(Rejection::InvalidCheckpoint {
-                task: self.task.spec.id.to_string(),
-                reason: invalid.to_string(),
-            }),
+            (Err(invalid), OnInvalidCheckpoint::Block) => {
+                Err(Rejection::InvalidCheckpoint { task: self.task.spec.id.to_string(), reason: invalid.to_string() })
+            }
         }
     }
 

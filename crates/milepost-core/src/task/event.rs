@@ -256,9 +256,9 @@ impl Event {
 
     fn cause(&self) -> Option<&Cause> {
         match self {
-            Event::StageFailed { cause, .. } | Event::RetryScheduled { cause, .. } | Event::TaskFailed { cause, .. } => {
-                Some(cause)
-            }
+            Event::StageFailed { cause, .. }
+            | Event::RetryScheduled { cause, .. }
+            | Event::TaskFailed { cause, .. } => Some(cause),
             _ => None,
         }
     }
