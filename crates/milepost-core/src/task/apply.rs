@@ -18,12 +18,15 @@ pub struct CorruptLog {
 
 /// The transition table: what an event makes of a status. None: it cannot happen there.
 pub fn next_status(status: TaskStatus, interrupted: bool, event: &Event) -> Option<TaskStatus> {
-    use TaskStatus::{
-        Cancelled, Completed, Failed, Paused, Pending, RolledBack, RollbackFailed, RollingBack, Running,
-    };
+    use TaskStatus::{Cancelled, Completed, Failed, Paused, Pending, RollbackFailed, RolledBack, RollingBack, Running};
     match event {
         Event::TaskCreated {} => None,
-        Event::TaskStarted { .. } => (status == Pending).then_some(Running),
+        Event::TaskStarted { .. } => match status {
+            Pending => Some(Running),
+            // Another node takes it on, or the same one again after a stop.
+            Running | RollingBack => Some(status),
+            Paused | Completed | Failed | Cancelled | RolledBack | RollbackFailed => None,
+        },
         Event::StageStarted { rollback: false, .. }
         | Event::StageCompleted { .. }
         | Event::StageSkipped { .. }
@@ -47,8 +50,8 @@ pub fn next_status(status: TaskStatus, interrupted: bool, event: &Event) -> Opti
         },
         Event::TaskCompleted {} => (status == Running).then_some(Completed),
         Event::TaskFailed { .. } => match status {
-            Pending | Running | RollingBack => Some(Failed),
-            Paused | Completed | Failed | Cancelled | RolledBack | RollbackFailed => None,
+            Pending | Running => Some(Failed),
+            Paused | Completed | Failed | Cancelled | RollingBack | RolledBack | RollbackFailed => None,
         },
         Event::TaskCancelled { .. } => match status {
             Pending | Running | Paused => Some(Cancelled),
@@ -107,7 +110,8 @@ impl Task {
 
     fn effect(&mut self, at: Timestamp, event: &Event) {
         match event {
-            Event::TaskCreated {} | Event::TaskCompleted {} | Event::DeadLettered { .. } => {}
+            Event::TaskCreated {} | Event::DeadLettered { .. } => {}
+            Event::TaskCompleted {} => self.settle(),
             Event::TaskStarted { node } => {
                 self.node = Some(node.clone());
                 self.interrupted = false;
@@ -136,7 +140,10 @@ impl Task {
                 self.mark_done(stage, at);
             }
             Event::StageSkipped { stage, .. } => {
-                self.with_stage(stage, |state| end_attempt(state, at, StageStatus::Skipped));
+                self.with_stage(stage, |state| {
+                    end_attempt(state, at, StageStatus::Skipped);
+                    state.cause = None;
+                });
                 self.mark_done(stage, at);
             }
             Event::StageFailed { stage, rollback: true, .. } => self.end_undo(Some(stage)),
@@ -145,10 +152,16 @@ impl Task {
                     end_attempt(state, at, StageStatus::Failed);
                     state.cause = Some(cause.clone());
                 });
-                self.remember(FailureInfo { stage: stage.clone(), attempt: *attempt, cause: cause.clone(), timestamp: at });
+                self.remember(FailureInfo {
+                    stage: stage.clone(),
+                    attempt: *attempt,
+                    cause: cause.clone(),
+                    timestamp: at,
+                });
                 self.takeovers = 0;
             }
             Event::RetryScheduled { attempt, delay, rollback: true, .. } => {
+                self.takeovers = 0;
                 if let Some(undo) = &mut self.undo {
                     (undo.attempt, undo.running, undo.due) = (*attempt, false, Some(at + *delay));
                 }
@@ -160,19 +173,28 @@ impl Task {
                     state.cause = Some(cause.clone());
                 });
                 let failed = attempt.saturating_sub(1);
-                self.remember(FailureInfo { stage: stage.clone(), attempt: failed, cause: cause.clone(), timestamp: at });
+                self.remember(FailureInfo {
+                    stage: stage.clone(),
+                    attempt: failed,
+                    cause: cause.clone(),
+                    timestamp: at,
+                });
                 self.takeovers = 0;
             }
             Event::PauseRequested { by } => self.pause_requested = Some(by.clone()),
             Event::TaskPaused { .. } => self.interrupted = false,
             Event::TaskResumed { .. } => {
+                if self.status == TaskStatus::Paused
+                    && let Some(started) = &mut self.run_started_at
+                {
+                    // Its time limit stands still while it is paused, and the pause was the last thing to happen.
+                    *started = *started + at.since(self.updated_at);
+                }
                 self.settle();
-                self.takeovers = 0;
             }
             Event::TaskFailed { stage, attempts, cause } => {
                 self.failure =
                     Some(TaskFailure { stage: stage.clone(), attempts: *attempts, cause: cause.clone(), at });
-                self.undo = None;
                 self.cancel_open_stages();
                 self.settle();
             }
@@ -181,7 +203,7 @@ impl Task {
                 self.settle();
             }
             Event::TaskInterrupted { taken_by, automatic, .. } => {
-                self.interrupted = true;
+                self.interrupted = taken_by.is_none();
                 self.takeovers = if *automatic { self.takeovers + 1 } else { 0 };
                 if taken_by.is_some() {
                     self.node = taken_by.clone();
@@ -192,20 +214,16 @@ impl Task {
                 self.settle();
                 self.failure = None;
                 self.run_started_at = None;
-                self.takeovers = 0;
             }
             Event::RollbackStarted { .. } => {
+                self.cancel_open_stages();
                 self.settle();
-                self.undo = Some(Undo {
-                    queue: self.undo_order(),
-                    attempt: 0,
-                    running: false,
-                    due: None,
-                    failed: Vec::new(),
-                });
+                self.undo =
+                    Some(Undo { queue: self.undo_order(), attempt: 0, running: false, due: None, failed: Vec::new() });
             }
             Event::StageRolledBack { stage } => {
                 self.with_stage(stage, |state| state.status = StageStatus::RolledBack);
+                self.done.retain(|done| done != stage);
                 self.end_undo(None);
             }
             Event::TaskRolledBack {} => {
@@ -257,6 +275,7 @@ impl Task {
     fn settle(&mut self) {
         self.pause_requested = None;
         self.interrupted = false;
+        self.takeovers = 0;
     }
 
     /// Whatever is not done is to be done again; with `all`, everything is.
@@ -273,6 +292,7 @@ impl Task {
     }
 
     fn end_undo(&mut self, failed: Option<&StageName>) {
+        self.takeovers = 0;
         if let Some(undo) = &mut self.undo {
             if !undo.queue.is_empty() {
                 undo.queue.remove(0);
@@ -282,9 +302,10 @@ impl Task {
         }
     }
 
-    /// The failed stages, then the completed ones from the last to the first; those without a handler are passed over.
+    /// The stages that failed or were cut off, then the completed ones from the last to the first; those without a
+    /// handler are passed over.
     pub(super) fn undo_order(&self) -> Vec<usize> {
-        let failed = (0..self.stages.len()).rev().filter(|i| self.stages[*i].status == StageStatus::Failed);
+        let failed = (0..self.stages.len()).rev().filter(|i| self.stages[*i].may_have_left_something());
         let completed = self.done.iter().rev().filter_map(|name| self.spec.stage_index(name));
         failed
             .chain(completed.filter(|i| self.stages[*i].status == StageStatus::Completed))

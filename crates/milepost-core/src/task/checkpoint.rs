@@ -57,7 +57,7 @@ impl Checkpoint {
     pub fn of(task: &Task) -> Option<Self> {
         use super::status::TaskStatus::{Completed, RolledBack};
         let timestamp = task.done_at?;
-        if matches!(task.status, Completed | RolledBack) {
+        if task.done.is_empty() || matches!(task.status, Completed | RolledBack) {
             return None;
         }
         let outputs = |(definition, state): (&StageDefinition, &super::state::StageState)| {
@@ -115,6 +115,6 @@ impl Checkpoint {
 
     /// Where a chain goes on.
     pub fn start_index(&self) -> usize {
-        usize::try_from(self.last_completed_stage_index + 1).unwrap_or(0)
+        usize::try_from(self.last_completed_stage_index.saturating_add(1)).unwrap_or(0)
     }
 }

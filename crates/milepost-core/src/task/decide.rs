@@ -12,7 +12,7 @@ use crate::time::{Millis, Timestamp};
 
 use super::checkpoint::Checkpoint;
 use super::event::{By, Cause, Event, Record};
-use super::state::Task;
+use super::state::{StageState, Task, Undo};
 use super::status::{StageStatus, TaskStatus};
 
 /// Take-overs in a row on one stage after which a task is given up: its stage seems to kill its node.
@@ -30,11 +30,16 @@ pub enum Command {
     /// The task's own time limit has passed.
     TimeOut,
     /// The node is stopping in good order; no stage is running any more.
-    Interrupt { reason: String },
+    Interrupt {
+        reason: String,
+    },
     Pause(By),
     Resume(By),
     Cancel(By),
-    Retry { by: By, from_checkpoint: bool },
+    Retry {
+        by: By,
+        from_checkpoint: bool,
+    },
     Rollback(By),
 }
 
@@ -77,16 +82,18 @@ pub enum Rejection {
     Status { verb: &'static str, task: String, status: TaskStatus, hint: String },
     /// The attempt is not the one that runs: its result comes too late.
     #[error("task {task} no longer waits for attempt {attempt} of stage {stage}")]
-    Stale { task: String, stage: StageName, attempt: u32 },
+    Stale { task: String, stage: String, attempt: u32 },
     #[error("cannot roll back task {task}: none of its completed or failed stages has a rollback handler")]
     NothingToRollBack { task: String },
-    #[error("cannot retry task {task} from its checkpoint: {reason}; retry it with --from-start, or set on_invalid_checkpoint: restart")]
+    #[error(
+        "cannot retry task {task} from its checkpoint: {reason}; retry it with --from-start, or set on_invalid_checkpoint: restart"
+    )]
     InvalidCheckpoint { task: String, reason: String },
 }
 
 /// Same task, command and instant: same events, on any machine, on any day.
 pub fn decide(task: &Task, command: Command, now: Timestamp) -> Result<Decision, Rejection> {
-    let mut draft = Draft { task: task.clone(), events: Vec::with_capacity(2), now };
+    let mut draft = Draft { task: task.clone(), events: Vec::with_capacity(2), now, claiming: false };
     match command {
         Command::Claim(claim) => draft.claim(claim)?,
         Command::StageEnded(ended) if task.status == TaskStatus::RollingBack => draft.undo_ended(ended)?,
@@ -108,6 +115,8 @@ struct Draft {
     task: Task,
     events: Vec<Record>,
     now: Timestamp,
+    /// The node only just takes it on: attempts that are recorded as running were cut off.
+    claiming: bool,
 }
 
 impl Draft {
@@ -120,6 +129,7 @@ impl Draft {
     // --- the life of a run ---
 
     fn claim(&mut self, claim: Claim) -> Result<(), Rejection> {
+        self.claiming = true;
         match self.task.status {
             TaskStatus::Pending => {
                 self.push(Event::TaskStarted { node: claim.node });
@@ -129,6 +139,8 @@ impl Draft {
                     let reason = "its node went away".to_owned();
                     let taken_by = Some(claim.node);
                     self.push(Event::TaskInterrupted { node, reason, taken_by, automatic: claim.automatic });
+                } else if self.task.interrupted || self.task.node.as_ref() != Some(&claim.node) {
+                    self.push(Event::TaskStarted { node: claim.node });
                 }
                 if self.task.takeovers >= MAX_TAKEOVERS {
                     self.give_up();
@@ -142,58 +154,54 @@ impl Draft {
             | TaskStatus::RolledBack
             | TaskStatus::RollbackFailed => return Err(self.refuse("run", String::new())),
         }
-        self.discard_unfit_checkpoint();
-        // With a pause asked for, a cut-off attempt waits for the resume like everything else.
-        if self.task.pause_requested.is_none() {
-            self.repeat_cut_off_attempts();
-        }
+        self.check_fit_of_checkpoint();
         self.go_on(false);
         Ok(())
     }
 
-    /// An attempt that a crash cut off is repeated under its own number and uses none up.
-    fn repeat_cut_off_attempts(&mut self) {
-        for index in 0..self.task.stages.len() {
-            if self.task.stages[index].status == StageStatus::Running {
-                let (stage, attempt) = (self.name(index), self.task.stages[index].attempt);
-                self.push(Event::StageStarted { stage, attempt, rollback: false });
-            }
-        }
-        if let Some(undo) = self.task.undo.as_mut() {
-            undo.running = false;
-        }
-    }
-
     /// Stages were renamed or removed under the task: what is recorded as done no longer fits.
-    fn discard_unfit_checkpoint(&mut self) {
+    fn check_fit_of_checkpoint(&mut self) {
         if self.task.status == TaskStatus::Running
             && let Some(checkpoint) = Checkpoint::of(&self.task)
             && let Err(invalid) = checkpoint.fits(&self.task.spec.stages)
         {
-            self.push(Event::CheckpointDiscarded { reason: invalid.to_string() });
+            let reason = invalid.to_string();
+            match self.task.spec.settings.on_invalid_checkpoint {
+                OnInvalidCheckpoint::Restart => self.push(Event::CheckpointDiscarded { reason }),
+                // A person decides: nothing runs, and nothing is undone, until they retry it from the start.
+                OnInvalidCheckpoint::Block => {
+                    let cause = Cause {
+                        error_type: ErrorType::Validation,
+                        reason: format!("its checkpoint is invalid: {reason}"),
+                    };
+                    self.push(Event::TaskFailed { stage: None, attempts: None, cause });
+                }
+            }
         }
     }
 
     fn give_up(&mut self) {
-        let cause = Cause {
-            error_type: ErrorType::CrashLoop,
-            reason: format!("its node went away {MAX_TAKEOVERS} times in a row while this stage ran"),
-        };
+        let reason = format!("its node went away {MAX_TAKEOVERS} times in a row while this stage ran");
+        if self.task.status == TaskStatus::RollingBack {
+            // Not FAILED: half of it is undone, so a retry must not take up its checkpoint.
+            self.push(Event::RollbackFailed { reason: reason.clone() });
+            return self.push(Event::DeadLettered { reason });
+        }
         let stage = self.task.current_stage().map(|index| self.name(index));
-        let reason = cause.reason.clone();
+        let cause = Cause { error_type: ErrorType::CrashLoop, reason: reason.clone() };
         self.push(Event::TaskFailed { stage, attempts: None, cause });
         self.push(Event::DeadLettered { reason });
+        self.undo_if_asked(false);
     }
 
     fn stage_ended(&mut self, ended: StageEnded) -> Result<(), Rejection> {
         let StageEnded { stage: index, attempt, result, stopping } = ended;
-        let fits = self.task.stages.get(index).is_some_and(|state| {
-            state.status == StageStatus::Running && state.attempt == attempt && self.task.status == TaskStatus::Running
-        });
-        let stage = self.name(index);
-        if !fits {
-            return Err(Rejection::Stale { task: self.task.spec.id.to_string(), stage, attempt });
+        let runs = self.task.status == TaskStatus::Running && !self.task.interrupted;
+        let fits = |state: &StageState| state.status == StageStatus::Running && state.attempt == attempt;
+        if !(runs && self.task.stages.get(index).is_some_and(fits)) {
+            return Err(self.stale(index, attempt));
         }
+        let stage = self.name(index);
         match result {
             StageResult::Success(outputs) => {
                 self.push(Event::StageCompleted { stage, attempt, outputs: Arc::new(outputs) });
@@ -218,7 +226,10 @@ impl Draft {
     }
 
     fn wake(&mut self) {
-        self.go_on(false);
+        // Whoever goes on with an interrupted task claims it first.
+        if !self.task.interrupted {
+            self.go_on(false);
+        }
     }
 
     /// Everything that follows by itself from where the task is now.
@@ -230,11 +241,11 @@ impl Draft {
             return;
         }
         // A stage of an interrupted task is recorded as running, but nobody runs it.
-        let busy = self.task.any(StageStatus::Running) && !self.task.interrupted;
+        let busy = self.task.any(StageStatus::Running) && !self.task.interrupted && !self.claiming;
         if self.task.any(StageStatus::Failed) {
             // Stages that still run may end well: their results are kept for a retry.
             if !busy {
-                self.fail_for_stage();
+                self.fail_for_stage(stopping);
             }
             return;
         }
@@ -253,10 +264,23 @@ impl Draft {
             }
             return;
         }
+        if std::mem::take(&mut self.claiming) {
+            self.repeat_cut_off_attempts();
+        }
         self.start_what_is_due();
         if self.start_ready() {
             // A skipped or failed stage may have been the last thing others waited for.
             self.go_on(false);
+        }
+    }
+
+    /// An attempt that a crash cut off is repeated under its own number and uses none up.
+    fn repeat_cut_off_attempts(&mut self) {
+        for index in 0..self.task.stages.len() {
+            if self.task.stages[index].status == StageStatus::Running {
+                let (stage, attempt) = (self.name(index), self.task.stages[index].attempt);
+                self.push(Event::StageStarted { stage, attempt, rollback: false });
+            }
         }
     }
 
@@ -292,38 +316,44 @@ impl Draft {
                     self.push(Event::StageSkipped { stage, reason: "its `if` is false".to_owned() });
                 }
                 Err(error) => {
-                    ended = true;
-                    let cause = Cause { error_type: ErrorType::Validation, reason: format!("its `if` failed: {error}") };
+                    let cause =
+                        Cause { error_type: ErrorType::Validation, reason: format!("its `if` failed: {error}") };
                     self.push(Event::StageFailed { stage, attempt: 1, cause, rollback: false });
+                    // Nothing new starts beside a stage that failed for good.
+                    return true;
                 }
             }
         }
         ended
     }
 
-    fn fail_for_stage(&mut self) {
+    fn fail_for_stage(&mut self, stopping: bool) {
         let failed = self.task.stages.iter().position(|stage| stage.status == StageStatus::Failed);
         let index = failed.expect("only called when a stage has failed");
         let state = &self.task.stages[index];
         let cause = state.cause.clone().expect("a failed stage has a cause");
         let (stage, attempts) = (Some(self.name(index)), Some(state.attempt));
-        self.fail(stage, attempts, cause);
+        self.push(Event::TaskFailed { stage, attempts, cause });
+        self.undo_if_asked(stopping);
     }
 
-    fn fail(&mut self, stage: Option<StageName>, attempts: Option<u32>, cause: Cause) {
-        self.push(Event::TaskFailed { stage, attempts, cause });
+    /// `on_failure: rollback`.
+    fn undo_if_asked(&mut self, stopping: bool) {
         if self.task.spec.settings.on_failure == OnFailure::Rollback && !self.task.undo_order().is_empty() {
             self.push(Event::RollbackStarted { by: None });
-            self.undo_on(false);
+            self.undo_on(stopping);
         }
     }
 
     fn time_out(&mut self) {
-        if self.task.status == TaskStatus::Running && self.task.deadline().is_some_and(|deadline| deadline <= self.now) {
+        if self.task.status == TaskStatus::Running && self.task.deadline().is_some_and(|deadline| deadline <= self.now)
+        {
             let limit = self.task.spec.settings.task_timeout.unwrap_or(Millis::ZERO);
             let reason = format!("the task did not end within its task_timeout of {limit}");
             let stage = self.task.current_stage().map(|index| self.name(index));
-            self.fail(stage, None, Cause { error_type: ErrorType::Timeout, reason });
+            let cause = Cause { error_type: ErrorType::Timeout, reason };
+            self.push(Event::TaskFailed { stage, attempts: None, cause });
+            self.undo_if_asked(false);
         }
     }
 
@@ -338,11 +368,11 @@ impl Draft {
 
     fn undo_ended(&mut self, ended: StageEnded) -> Result<(), Rejection> {
         let StageEnded { stage: index, attempt, result, stopping } = ended;
-        let stage = self.name(index);
-        let undo = self.task.undo.as_ref();
-        if !undo.is_some_and(|undo| undo.running && undo.queue.first() == Some(&index) && undo.attempt == attempt) {
-            return Err(Rejection::Stale { task: self.task.spec.id.to_string(), stage, attempt });
+        let fits = |undo: &Undo| undo.running && undo.queue.first() == Some(&index) && undo.attempt == attempt;
+        if self.task.interrupted || !self.task.undo.as_ref().is_some_and(fits) {
+            return Err(self.stale(index, attempt));
         }
+        let stage = self.name(index);
         match result {
             StageResult::Success(_) | StageResult::Skip(_) => self.push(Event::StageRolledBack { stage }),
             StageResult::Failure(failure) => {
@@ -370,7 +400,7 @@ impl Draft {
                 let names: Vec<&str> = undo.failed.iter().map(StageName::as_str).collect();
                 self.push(Event::RollbackFailed { reason: format!("could not undo {}", names.join(", ")) });
             }
-            Some(_) if undo.running => {}
+            Some(_) if undo.running && !self.claiming => {}
             Some(_) if stopping => self.interrupt("the node was stopped".to_owned()),
             Some(_) if undo.due.is_some_and(|due| due > self.now) => {}
             Some(index) => {
@@ -474,10 +504,9 @@ impl Draft {
                 self.push(Event::CheckpointDiscarded { reason: invalid.to_string() });
                 Ok(false)
             }
-            (Err(invalid), OnInvalidCheckpoint::Block) => Err(Rejection::InvalidCheckpoint {
-                task: self.task.spec.id.to_string(),
-                reason: invalid.to_string(),
-            }),
+            (Err(invalid), OnInvalidCheckpoint::Block) => {
+                Err(Rejection::InvalidCheckpoint { task: self.task.spec.id.to_string(), reason: invalid.to_string() })
+            }
         }
     }
 
@@ -504,6 +533,12 @@ impl Draft {
             | TaskStatus::RollingBack
             | TaskStatus::RolledBack => Err(self.refuse("roll back", String::new())),
         }
+    }
+
+    fn stale(&self, index: usize, attempt: u32) -> Rejection {
+        let stage =
+            self.task.spec.stages.get(index).map_or_else(|| format!("number {index}"), |stage| stage.name.to_string());
+        Rejection::Stale { task: self.task.spec.id.to_string(), stage, attempt }
     }
 
     fn refuse(&self, verb: &'static str, hint: String) -> Rejection {

@@ -93,7 +93,7 @@ pub enum Event {
     },
     TaskCompleted {},
     TaskFailed {
-        /// None when it was no stage's doing: the task's own time limit, a crash loop.
+        /// Where it was; none when it failed before any stage.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stage: Option<StageName>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -256,9 +256,9 @@ impl Event {
 
     fn cause(&self) -> Option<&Cause> {
         match self {
-            Event::StageFailed { cause, .. } | Event::RetryScheduled { cause, .. } | Event::TaskFailed { cause, .. } => {
-                Some(cause)
-            }
+            Event::StageFailed { cause, .. }
+            | Event::RetryScheduled { cause, .. }
+            | Event::TaskFailed { cause, .. } => Some(cause),
             _ => None,
         }
     }

@@ -106,6 +106,15 @@ impl StageState {
         }
     }
 
+    /// It was tried, and no attempt ended well: what the last one did before it stopped, nobody knows.
+    pub(super) fn may_have_left_something(&self) -> bool {
+        match self.status {
+            StageStatus::Failed => true,
+            StageStatus::Running | StageStatus::RetryWait | StageStatus::Cancelled => self.attempt > 0,
+            StageStatus::Pending | StageStatus::Completed | StageStatus::Skipped | StageStatus::RolledBack => false,
+        }
+    }
+
     /// When a waiting stage may start.
     pub fn due(&self) -> Option<Timestamp> {
         if self.status == StageStatus::RetryWait { self.since } else { None }
@@ -232,8 +241,11 @@ impl Task {
         self.updated_at
     }
 
-    /// When the task's own time limit strikes.
+    /// When the task's own time limit strikes. It binds a task that runs, not its rollback.
     pub fn deadline(&self) -> Option<Timestamp> {
+        if self.status != TaskStatus::Running {
+            return None;
+        }
         Some(self.run_started_at? + self.spec.settings.task_timeout?)
     }
 
@@ -249,10 +261,14 @@ impl Task {
             .or_else(|| if self.status.is_ended() { None } else { first(&[StageStatus::Pending]) })
     }
 
-    /// The earliest instant at which a waiting stage may start, when none is running.
+    /// The earliest instant at which a waiting stage may start; none when nothing may start any more.
     pub fn next_due(&self) -> Option<Timestamp> {
-        let undo = self.undo.as_ref().and_then(|undo| undo.due);
-        undo.or_else(|| self.stages.iter().filter_map(StageState::due).min())
+        if self.status == TaskStatus::RollingBack {
+            return self.undo.as_ref().and_then(|undo| undo.due);
+        }
+        let may_start =
+            self.status == TaskStatus::Running && self.pause_requested.is_none() && !self.any(StageStatus::Failed);
+        self.stages.iter().filter_map(StageState::due).min().filter(|_| may_start)
     }
 
     pub(super) fn any(&self, status: StageStatus) -> bool {

@@ -93,7 +93,9 @@ impl TaskView {
             interrupted: task.status.is_active() && (task.interrupted || context.orphaned),
             pause_requested: task.pause_requested.is_some(),
             current_stage: current.map(|index| task.spec.stages[index].name.clone()),
-            attempt: current.map(|index| task.stages[index].attempt).filter(|attempt| *attempt > 0),
+            attempt: current
+                .map(|index| task.undo.as_ref().map_or(task.stages[index].attempt, |undo| undo.attempt))
+                .filter(|attempt| *attempt > 0),
             retry_context: task
                 .stages()
                 .filter_map(|(definition, state)| {

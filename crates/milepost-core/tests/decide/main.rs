@@ -1,0 +1,11 @@
+//! What follows from what: every command in every situation that matters, as events.
+
+mod failing;
+mod pausing;
+mod rolling_back;
+mod running;
+mod taking_over;
+
+#[path = "../support/mod.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part")]
+mod support;
