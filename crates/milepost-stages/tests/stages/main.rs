@@ -1,0 +1,5 @@
+//! The built-in stage kinds against real processes and a real server on the loopback interface.
+
+mod node_death;
+mod run;
+mod support;
