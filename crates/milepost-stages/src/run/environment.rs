@@ -6,7 +6,7 @@ use milepost_core::failure::{ErrorType, Failure};
 use milepost_engine::stage::StageCall;
 use serde_json::{Map, Value};
 
-use super::folder::Folder;
+use super::files::Files;
 use super::guard::{Guarded, TOKEN_VARIABLE};
 use crate::parameters::only_keys;
 
@@ -26,7 +26,7 @@ const OWN: [&str; 10] = [
 
 pub(super) fn variables(
     call: &StageCall,
-    folder: &Folder,
+    files: &Files,
     guarded: &Guarded,
 ) -> Result<Vec<(String, OsString)>, Failure> {
     let own: [OsString; 10] = [
@@ -36,8 +36,8 @@ pub(super) fn variables(
         call.stage.as_str().into(),
         call.attempt.to_string().into(),
         call.input.to_string().into(),
-        folder.outputs().into(),
-        folder.progress().into(),
+        files.outputs().into(),
+        files.progress().into(),
         call.idempotency_key().into(),
         guarded.token.as_str().into(),
     ];

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::folder::private;
+use super::files::private_folder;
 
 /// Holds the token in every command's environment. A node started by a command of another node passes its own on.
 pub(super) const TOKEN_VARIABLE: &str = "MILEPOST_COMMAND_GUARD";
@@ -90,7 +90,7 @@ struct Guard {
 impl Guard {
     fn start() -> io::Result<Self> {
         let token = format!("{:016x}{:016x}", random(), random());
-        let folder = private("milepost-", |builder| builder.tempdir())?.keep();
+        let folder = private_folder("milepost-")?.keep();
         let process = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "milepost-command-guard", &token])
             .arg(&folder)

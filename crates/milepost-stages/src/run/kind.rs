@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
-use super::folder::Folder;
+use super::files::Files;
 use super::group::{GONE_WITHIN, GRACE, Group};
 use super::progress::ProgressFile;
 use super::streams::Streams;
@@ -46,7 +46,7 @@ struct Running {
     group: Group,
     shell: Child,
     streams: Streams,
-    folder: Folder,
+    files: Files,
 }
 
 impl Running {
@@ -56,15 +56,15 @@ impl Running {
         };
         let not_started = |error| verdict::not_started(&error);
         let guarded = guard::guarded().map_err(not_started)?;
-        let folder = Folder::below(&guarded.folder).map_err(not_started)?;
-        let variables = environment::variables(call, &folder, &guarded)?;
+        let files = Files::below(&guarded.folder).map_err(not_started)?;
+        let variables = environment::variables(call, &files, &guarded)?;
         let (shell, streams) = start_shell(script, variables, call).map_err(not_started)?;
-        Ok(Self { group: Group::led_by(&shell), shell, streams, folder })
+        Ok(Self { group: Group::led_by(&shell), shell, streams, files })
     }
 
     async fn attend(mut self, call: &StageCall) -> Outcome {
-        let Self { group, shell, streams, folder } = &mut self;
-        let mut progress = ProgressFile::at(folder.progress());
+        let Self { group, shell, streams, files } = &mut self;
+        let mut progress = ProgressFile::at(files.progress());
         let end = until_the_shell_ends(call, shell, group, streams, &mut progress).await;
         let patience = end.cancelled_at.map(|at| at + GRACE);
         group.end(patience, streams).await;
@@ -74,7 +74,7 @@ impl Running {
             return Outcome::Failure(Failure::retryable(ErrorType::Timeout, "cancelled"));
         }
         match end.status {
-            Ok(status) => verdict::judge(status, &call.retry.fatal_exit_codes, streams, folder.outputs()),
+            Ok(status) => verdict::judge(status, &call.retry.fatal_exit_codes, streams, files.outputs()),
             Err(error) => {
                 let reason = format!("the command's end could not be learned: {error}");
                 Outcome::Failure(Failure::retryable(ErrorType::Unknown, reason))

@@ -2,7 +2,7 @@
 //!
 //! * `kind`: one attempt from start to outcome
 //! * `environment`: the variables a command finds
-//! * `folder`: where it leaves outputs and progress
+//! * `files`: where it leaves outputs and progress
 //! * `group`: its processes, and ending all of them
 //! * `guard`: what ends them when the node itself is gone
 //! * `streams`: what it prints
@@ -10,7 +10,7 @@
 //! * `verdict`: what its end means
 
 mod environment;
-mod folder;
+mod files;
 mod group;
 mod guard;
 mod kind;
