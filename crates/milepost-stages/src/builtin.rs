@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use milepost_engine::stage::StageKind;
 
-use crate::{NoopKind, RunKind};
+use crate::{HttpKind, NoopKind, RunKind};
 
-/// Every built-in kind under the name that plan files use: `run` and `noop`.
+/// Every built-in kind under the name that plan files use: `run`, `http` and `noop`.
 pub fn builtin() -> Vec<(&'static str, Arc<dyn StageKind>)> {
-    vec![("run", Arc::new(RunKind::new())), ("noop", Arc::new(NoopKind))]
+    vec![("run", Arc::new(RunKind::new())), ("http", Arc::new(HttpKind::new())), ("noop", Arc::new(NoopKind))]
 }

@@ -1,5 +1,7 @@
 //! What the tests share: calls as the engine makes them, a sink that remembers, and bounded waiting.
 
+pub(crate) mod server;
+
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
