@@ -11,7 +11,7 @@
 //!
 //! Limits. It needs `/proc`, so Linux. What calls `setsid` is left alone on purpose: that is how a deployment starts
 //! something that is to stay. A command that wipes its environment in its *first* process (`exec env -i …`) is not
-//! found. If the guard is killed as well, the next command starts another; those already running have none.
+//! found. A guard that was killed is replaced when the next command starts; until then the running ones have none.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -27,8 +27,9 @@ pub(super) const TOKEN_VARIABLE: &str = "MILEPOST_COMMAND_GUARD";
 
 /// $1 is the token, $2 the node's folder for temporary files.
 ///
-/// Waits for the end of its input, then looks for processes with the token until a look finds none: what forks while
-/// being looked for is found by the next one. 100 looks bound the wait for a process that the kernel cannot end.
+/// Waits for the end of its input, then looks for processes with the token until two looks in a row find none: what
+/// forks while being looked for is found by the next one, and so is a command so new that the kernel has closed its
+/// end of the pipe but not yet shown its environment. 100 looks bound the wait for what the kernel cannot end.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM QUIT
 where_is() {
@@ -38,8 +39,8 @@ where_is() {
 }
 where_is $$ && home=$session
 while read -r _; do :; done
-looks=0
-while [ $looks -lt 100 ]; do
+looks=0 quiet=0
+while [ $looks -lt 100 ] && [ $quiet -lt 2 ]; do
     found=
     for file in $(grep -lF -e "$1" /proc/[0-9]*/environ 2>/dev/null); do
         pid=${file#/proc/}
@@ -48,7 +49,7 @@ while [ $looks -lt 100 ]; do
         kill -s KILL -- "-$group" 2>/dev/null
         found=1
     done
-    [ -n "$found" ] || break
+    if [ -n "$found" ]; then quiet=0; else quiet=$((quiet + 1)); fi
     looks=$((looks + 1))
     sleep 0.1
 done
@@ -65,15 +66,11 @@ pub(super) struct Guarded {
 /// Makes sure that a guard is watching. Called before each command.
 pub(super) fn guarded() -> io::Result<Guarded> {
     let mut slot = lock(&GUARD);
-    // A guard that somebody killed is found here, by a system call that costs a microsecond.
-    let alive = match slot.as_mut() {
-        Some(guard) => guard.process.try_wait()?.is_none(),
-        None => false,
-    };
-    if !alive {
+    if slot.is_none() {
         *slot = Some(Guard::start()?);
     }
-    let guard = slot.as_ref().expect("a guard was just found or started");
+    let guard = slot.as_mut().expect("the slot was just filled");
+    guard.keep_watching()?;
     Ok(Guarded { token: guard.token.clone(), folder: guard.folder.clone() })
 }
 
@@ -91,22 +88,35 @@ impl Guard {
     fn start() -> io::Result<Self> {
         let token = format!("{:016x}{:016x}", random(), random());
         let folder = private_folder("milepost-")?.keep();
-        let process = Command::new("/bin/sh")
-            .args(["-c", SCRIPT, "milepost-command-guard", &token])
-            .arg(&folder)
-            // Nothing of the guard may be mistaken for a command, not even when this node is one of another node's.
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into()))
-            .current_dir("/")
-            // Not in our group: a Ctrl-C meant for us must not reach it.
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .inspect_err(|_| remove(&folder))?;
+        let process = watch(&token, &folder).inspect_err(|_| remove(&folder))?;
         Ok(Self { process, token, folder })
     }
+
+    /// Another one takes over from a guard that somebody killed, also for the commands that already run. Asking costs
+    /// a microsecond. Not knowing counts as alive: ending a guard that lives would end every command.
+    fn keep_watching(&mut self) -> io::Result<()> {
+        if let Ok(Some(_)) = self.process.try_wait() {
+            tracing::warn!("the process that ends commands with their node was killed; starting another");
+            self.process = watch(&self.token, &self.folder)?;
+        }
+        Ok(())
+    }
+}
+
+fn watch(token: &str, folder: &Path) -> io::Result<Child> {
+    Command::new("/bin/sh")
+        .args(["-c", SCRIPT, "milepost-command-guard", token])
+        .arg(folder)
+        // Nothing of the guard may be mistaken for a command, not even when this node is one of another node's.
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into()))
+        .current_dir("/")
+        // Not in our group: a Ctrl-C meant for us must not reach it.
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
 }
 
 fn remove(folder: &Path) {

@@ -112,3 +112,8 @@ pub(crate) fn is_gone(pid: u32) -> bool {
         Err(_) => true,
     }
 }
+
+pub(crate) fn kill(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
