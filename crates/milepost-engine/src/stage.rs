@@ -5,7 +5,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use milepost_core::failure::Failure;
 use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
-use milepost_core::plan::StageList;
 use milepost_core::retry::RetryPolicy;
 use milepost_core::time::Millis;
 use serde_json::{Map, Value};
@@ -42,9 +41,7 @@ pub struct StageCall {
     pub script: Option<Arc<str>>,
     /// Parameters, templates rendered.
     pub with: Value,
-    /// The task's stages, and which of them this is.
-    pub stages: StageList,
-    pub stage_index: usize,
+    pub retry: RetryPolicy,
     /// The attempt's time limit, which the engine enforces; here for kinds that can pass it on.
     pub timeout: Option<Millis>,
     /// Fires when the attempt is to end now: timeout, cancel, or the node is going down at once.
@@ -53,10 +50,6 @@ pub struct StageCall {
 }
 
 impl StageCall {
-    pub fn retry(&self) -> &RetryPolicy {
-        &self.stages[self.stage_index].retry
-    }
-
     /// The same for every attempt, so that the other side can tell a repetition from a new request.
     pub fn idempotency_key(&self) -> String {
         let suffix = if self.rollback { "/rollback" } else { "" };

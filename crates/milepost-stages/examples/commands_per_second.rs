@@ -30,7 +30,7 @@ fn call() -> StageCall {
         input: Arc::new(Value::Null),
         script: Some("true".into()),
         with: Value::Null,
-        retry: Arc::new(RetryPolicy::default()),
+        retry: RetryPolicy::default(),
         timeout: None,
         cancel: CancellationToken::new(),
         reporter: Reporter::new(Arc::new(Ignored)),

@@ -49,7 +49,7 @@ async fn any_other_exit_code_is_a_failure_to_retry_that_quotes_the_last_line_of_
 #[tokio::test]
 async fn a_fatal_exit_code_ends_the_stage_at_once() {
     let seen = Arc::new(Seen::default());
-    let retry = Arc::new(RetryPolicy { fatal_exit_codes: vec![4, 5], ..RetryPolicy::default() });
+    let retry = RetryPolicy { fatal_exit_codes: vec![4, 5], ..RetryPolicy::default() };
     let failed = failure(within(RunKind::new().run(StageCall { retry, ..script("exit 5", &seen) })).await);
     assert_eq!((failed.error_type, failed.retryable), (ErrorType::Business, false));
 }

@@ -26,7 +26,7 @@ pub(crate) fn call(seen: &Arc<Seen>) -> StageCall {
         input: Arc::new(Value::Null),
         script: None,
         with: Value::Null,
-        retry: Arc::new(RetryPolicy::default()),
+        retry: RetryPolicy::default(),
         timeout: None,
         cancel: CancellationToken::new(),
         reporter: Reporter::new(seen.clone()),
