@@ -1,4 +1,6 @@
 mod bench;
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[tokio::main]
 async fn main() {
     let a: Vec<String> = std::env::args().collect();

@@ -1,5 +1,6 @@
 //! The tables, and the way from one version of them to the next.
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::error::StoreError;
@@ -106,6 +107,8 @@ pub(super) fn configure_writer(connection: &Connection) -> rusqlite::Result<()> 
     connection.pragma_update(None, "cache_size", -16_384)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.busy_timeout(std::time::Duration::from_secs(10))?;
+    // Without it statements are planned again whenever a parameter changes, at the cost of several stages.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use milepost_core::id::{PlanId, TaskId};
+use milepost_core::id::TaskId;
 use milepost_core::plan::{OnTenantConflict, Plan, PlanCommand, PlanDefinition, TaskCounts, TaskDefinition, next_plan_status};
 use milepost_core::task::{Event, PlanStatus, Record, TaskStatus};
 use milepost_core::time::Timestamp;
@@ -12,26 +12,14 @@ use crate::error::{Clash, StoreError};
 use crate::model::{Difference, PlanRow, Resubmit, Start, Submission, Submitted};
 
 use super::board::{Board, OpenPlan, Queue};
-use super::codec::{SharedPlan, damaged, digest, encode_config, encode_events};
+use super::codec::{SharedPlan, digest, encode_config, encode_events, plan_id};
 use super::commit::INSERT_EVENT;
 use super::read::{read_definition, read_plan};
 use super::writer::{Performed, Writer};
 
 impl Writer {
     pub(super) fn submit(&mut self, submission: Submission) -> Performed<Submitted> {
-        // Other commits share the transaction: what a refused plan wrote must go without taking theirs along.
-        self.connection.prepare_cached("SAVEPOINT submission")?.execute([])?;
-        let numbers = (self.board.next_task, self.board.next_plan, self.board.next_event);
-        let outcome = self.submit_whole(&submission)?;
-        if outcome.is_err() {
-            self.connection.prepare_cached("ROLLBACK TO submission")?.execute([])?;
-            (self.board.next_task, self.board.next_plan, self.board.next_event) = numbers;
-        }
-        self.connection.prepare_cached("RELEASE submission")?.execute([])?;
-        Ok(outcome)
-    }
-
-    fn submit_whole(&mut self, submission: &Submission) -> Performed<Submitted> {
+        let submission = &submission;
         let plan = &submission.plan;
         let digest = digest(plan);
         let known = self
@@ -58,11 +46,13 @@ impl Writer {
                 return Ok(Err(Clash::TenantsBusy { plan: id.clone(), busy }.into()));
             }
         }
-        let no = self.board.next_plan;
-        let first = self.board.next_task;
-        if let Err(clash) = self.insert_tasks(no, &plan.definition, &plan.tasks, *now)? {
+        // Other commits share the transaction, so everything is checked before anything is written.
+        if let Some(clash) = self.clash(&plan.tasks)? {
             return Ok(Err(clash));
         }
+        let no = self.board.next_plan;
+        let first = self.board.next_task;
+        self.insert_tasks(no, &plan.definition, &plan.tasks, *now)?;
         let status = if *start == Start::AtOnce { PlanStatus::Running } else { PlanStatus::Ready };
         let started_at = (*start == Start::AtOnce).then_some(*now);
         let definition = definition_text(&plan.definition);
@@ -141,15 +131,16 @@ impl Writer {
         let known: HashSet<&TaskId> = stored.iter().map(|(_, id)| id).collect();
         let added: Vec<TaskDefinition> = plan.tasks.iter().filter(|task| !known.contains(&task.id)).cloned().collect();
         let removed: Vec<i64> = stored.iter().filter(|(_, id)| !wanted.contains(id)).map(|(no, _)| *no).collect();
+        if let Some(clash) = self.clash(&added)? {
+            return Ok(Err(clash));
+        }
         for task in &removed {
             self.remove_task(*task)?;
         }
         for task in plan.tasks.iter().filter(|task| known.contains(&task.id)) {
             self.redefine(task)?;
         }
-        if let Err(clash) = self.insert_tasks(no, &plan.definition, &added, submission.now)? {
-            return Ok(Err(clash));
-        }
+        self.insert_tasks(no, &plan.definition, &added, submission.now)?;
         self.connection
             .prepare_cached("UPDATE plans SET definition = ?2, digest = ?3, last_task = max(last_task, ?4) WHERE no = ?1")?
             .execute(params![no, definition_text(&plan.definition), digest.as_slice(), self.board.next_task - 1])?;
@@ -235,7 +226,7 @@ impl Writer {
         definition: &PlanDefinition,
         tasks: &[TaskDefinition],
         now: Timestamp,
-    ) -> rusqlite::Result<Result<(), StoreError>> {
+    ) -> rusqlite::Result<()> {
         let created = encode_events(&[Record::new(now, Event::TaskCreated {})]);
         let mut configs = self.connection.prepare_cached(
             "INSERT INTO task_configs (no, id, plan, tenant, created_at, body, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -249,13 +240,7 @@ impl Writer {
             let (no, position) = (self.board.next_task, self.board.next_event);
             let (body, crc) = encode_config(task);
             let tenant = task.tenant.as_ref().map(|tenant| tenant.as_str());
-            let inserted = configs.execute(params![no, task.id.as_str(), plan, tenant, now.as_millis(), body, crc]);
-            if let Err(error) = inserted {
-                if error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation) {
-                    return Ok(Err(self.task_id_taken(&task.id)?));
-                }
-                return Err(error);
-            }
+            configs.execute(params![no, task.id.as_str(), plan, tenant, now.as_millis(), body, crc])?;
             let stages = task.stages.as_ref().unwrap_or(&definition.stages).len() as i64;
             let rank = -i64::from(task.priority);
             runtimes.execute(params![
@@ -272,19 +257,20 @@ impl Writer {
             self.board.next_task += 1;
             self.board.next_event += 1;
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
-    fn task_id_taken(&self, id: &TaskId) -> rusqlite::Result<StoreError> {
-        let owner: Option<String> = self
-            .connection
-            .prepare_cached("SELECT p.id FROM task_configs c JOIN plans p ON p.no = c.plan WHERE c.id = ?1")?
-            .query_row([id.as_str()], |row| row.get(0))
-            .optional()?;
-        Ok(match owner.map(PlanId::parse) {
-            Some(Ok(owner)) => Clash::TaskId { task: id.clone(), owner }.into(),
-            _ => damaged(format!("task {id}"), "it belongs to no plan"),
-        })
+    /// A task id that some plan in the store has already.
+    fn clash(&self, tasks: &[TaskDefinition]) -> rusqlite::Result<Option<StoreError>> {
+        let sql = "SELECT p.id FROM task_configs c JOIN plans p ON p.no = c.plan WHERE c.id = ?1";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        for task in tasks {
+            let owner = statement.query_row([task.id.as_str()], |row| plan_id(row, 0)).optional()?;
+            if let Some(owner) = owner {
+                return Ok(Some(Clash::TaskId { task: task.id.clone(), owner }.into()));
+            }
+        }
+        Ok(None)
     }
 }
 
