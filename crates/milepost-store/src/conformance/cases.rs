@@ -1,7 +1,7 @@
 //! The one list of cases, and what is made of it.
 
 use super::Harness;
-use super::{claim, submit, tenants};
+use super::{claim, commit, plan_life, random, read, recovery, submit, tenants};
 
 /// Hands the list to another macro, behind whatever that one needs besides.
 #[doc(hidden)]
@@ -63,6 +63,74 @@ macro_rules! __conformance_cases {
                 waiters_of_a_plan_that_does_not_run_do_not_starve_others,
                 a_rollback_asked_for_by_an_operator_waits_for_its_tenant,
                 a_lost_node_keeps_the_locks_of_its_tasks,
+            }
+            recovery {
+                the_tasks_of_a_lost_owner_are_orphaned_and_shown_as_interrupted,
+                an_orphan_is_taken_over_with_an_interruption_that_names_the_lost_node,
+                an_attempt_cut_off_by_a_crash_is_repeated_under_its_number,
+                an_orphan_of_a_manual_plan_is_left_alone_until_a_person_asks,
+                an_orphan_keeps_its_slot,
+                an_orphan_of_a_paused_plan_waits_for_the_resume,
+                a_task_released_for_recovery_is_taken_up_without_a_second_interruption,
+                a_task_released_for_recovery_in_a_manual_plan_waits_for_a_person,
+                ten_takeovers_in_a_row_fail_the_task_and_end_its_plan,
+                a_lost_owner_can_commit_nothing,
+                a_lost_owner_can_claim_nothing,
+                a_lease_of_a_lost_owner_is_worth_nothing_to_the_new_one,
+                a_restart_loses_nothing_that_was_acknowledged,
+                parked_tasks_survive_a_restart_and_wake_on_time,
+                an_interrupted_rollback_goes_on_after_a_restart,
+            }
+            commit {
+                a_commit_is_visible_with_dense_sequence_numbers,
+                a_commit_on_an_old_version_is_refused_with_the_version_found,
+                a_commit_under_another_lease_is_fenced,
+                a_commit_after_the_lease_was_given_back_is_refused,
+                a_commit_sent_twice_is_a_conflict_even_if_the_first_ended_the_task,
+                a_commit_for_an_unknown_task_is_not_found,
+                an_operator_is_refused_while_a_live_node_holds_the_task,
+                an_operator_may_change_a_task_that_nobody_holds,
+                an_operator_may_change_an_orphan_and_its_old_lease_is_void,
+                an_orphan_that_an_operator_leaves_running_is_still_taken_over,
+                the_commit_that_ends_the_last_task_ends_the_plan,
+                a_plan_with_a_task_that_did_not_complete_is_failed,
+                a_paused_task_keeps_its_plan_open,
+                a_task_that_pauses_gives_its_lease_back,
+                a_plan_can_be_paused_in_the_commit_that_fails_a_task,
+                a_pause_with_the_last_failure_still_ends_the_plan,
+                a_refused_plan_command_refuses_the_whole_commit,
+                a_retried_task_reopens_its_ended_plan_running,
+                a_reset_task_reopens_its_ended_plan_ready,
+                a_rollback_leaves_the_task_unheld_and_claimable,
+                positions_only_grow,
+                a_conflict_changes_nothing,
+            }
+            plan_life {
+                every_verb_follows_the_table_of_plan_statuses,
+                a_refused_verb_changes_nothing,
+                a_change_of_status_grows_the_version_and_says_who_asked,
+                an_end_that_nobody_asked_for_names_nobody,
+                a_plan_knows_when_it_started_and_ended,
+                pending_tasks_of_a_paused_plan_are_claimed_after_its_resume,
+                pending_tasks_of_a_cancelled_plan_are_never_claimed,
+                a_verb_for_an_unknown_plan_finds_nothing,
+            }
+            read {
+                unknown_ids_are_none_or_not_found,
+                a_definition_reads_back_as_it_was_submitted,
+                events_are_read_after_a_sequence_and_up_to_a_limit,
+                tasks_of_a_plan_are_paged_in_the_order_of_the_file,
+                tasks_of_a_plan_are_filtered_by_status,
+                tasks_of_a_tenant_come_newest_first,
+                plans_come_newest_first_in_pages,
+                a_row_agrees_with_its_task,
+                output_is_kept_in_order_and_found_by_stage_and_attempt,
+                output_rides_along_with_a_commit,
+                progress_is_kept_until_its_stage_ends,
+                a_plans_counts_follow_its_tasks,
+            }
+            random {
+                any_history_keeps_the_invariants_and_matches_the_memory_store,
             }
         }
     };

@@ -4,8 +4,13 @@
 
 mod cases;
 mod claim;
+mod commit;
 mod given;
 mod harness;
+mod plan_life;
+mod random;
+mod read;
+mod recovery;
 mod submit;
 mod tenants;
 
