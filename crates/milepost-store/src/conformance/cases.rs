@@ -27,6 +27,7 @@ macro_rules! __conformance_cases {
                 an_update_that_removes_a_task_frees_its_slot_and_its_tenant,
                 a_plan_that_refuses_busy_tenants_is_not_stored_and_names_them,
                 a_plan_that_refuses_busy_tenants_is_stored_when_they_are_free,
+                an_update_looks_for_busy_tenants_among_new_tasks_only,
             }
             claim {
                 a_claim_takes_pending_tasks_of_running_plans_only,
@@ -34,6 +35,7 @@ macro_rules! __conformance_cases {
                 tasks_are_claimed_by_plan_then_priority_then_position,
                 a_claim_takes_no_more_than_its_limit,
                 a_claimed_task_is_not_claimed_again,
+                claims_made_at_once_never_share_a_task,
                 a_plan_never_exceeds_its_max_concurrency,
                 a_full_plan_does_not_hold_up_the_next,
                 an_ended_or_paused_task_gives_its_slot_back,
@@ -70,6 +72,7 @@ macro_rules! __conformance_cases {
                 an_attempt_cut_off_by_a_crash_is_repeated_under_its_number,
                 an_orphan_of_a_manual_plan_is_left_alone_until_a_person_asks,
                 an_orphan_keeps_its_slot,
+                what_was_interrupted_is_claimed_before_what_is_pending,
                 an_orphan_of_a_paused_plan_waits_for_the_resume,
                 a_task_released_for_recovery_is_taken_up_without_a_second_interruption,
                 a_task_released_for_recovery_in_a_manual_plan_waits_for_a_person,
@@ -104,6 +107,9 @@ macro_rules! __conformance_cases {
                 a_rollback_leaves_the_task_unheld_and_claimable,
                 positions_only_grow,
                 a_conflict_changes_nothing,
+                of_two_commits_made_at_once_on_one_version_one_is_taken,
+                a_lease_can_be_given_back_without_an_event,
+                a_task_that_rolls_back_by_itself_keeps_lease_slot_and_tenant,
             }
             plan_life {
                 every_verb_follows_the_table_of_plan_statuses,

@@ -1,11 +1,13 @@
 //! Taking tasks on: what, in which order, how many, and when.
 
+use std::collections::BTreeSet;
+
 use milepost_core::plan::PlanCommand;
 use milepost_core::task::{Command, PlanStatus, TaskStatus};
 use milepost_core::time::Millis;
 
 use crate::error::StoreError;
-use crate::model::Wake;
+use crate::model::{ClaimRequest, Wake};
 
 use super::Harness;
 use super::given::{BACKOFF, Scene, ann, fatal, ids, plan, plan_id, stage, success};
@@ -61,6 +63,10 @@ pub(super) async fn a_claim_takes_no_more_than_its_limit(harness: &dyn Harness) 
     assert_eq!(ids(&scene.claim_up_to(2).await), ["a", "b"]);
     assert_eq!(ids(&scene.claim_up_to(2).await), ["c", "d"]);
     assert_eq!(ids(&scene.claim_up_to(2).await), ["e"]);
+    // What ends in being claimed counts as well.
+    scene.submit(plan("q").task("f").task("g").task("h").stages(vec![])).await;
+    assert_eq!(scene.claim_up_to(2).await.ended.len(), 2);
+    assert_eq!(scene.claim_up_to(2).await.ended.len(), 1);
 }
 
 pub(super) async fn a_claimed_task_is_not_claimed_again(harness: &dyn Harness) {
@@ -69,6 +75,26 @@ pub(super) async fn a_claimed_task_is_not_claimed_again(harness: &dyn Harness) {
     scene.later(Millis::from_secs(3600));
     assert!(ids(&scene.claim().await).is_empty());
     assert!(ids(&scene.claim_only("p").await).is_empty());
+}
+
+pub(super) async fn claims_made_at_once_never_share_a_task(harness: &dyn Harness) {
+    let tasks = (0..40).fold(plan("p"), |plan, n| plan.task_of(&format!("t{n}"), &format!("tenant-{}", n % 20)));
+    let scene = Scene::with(harness, tasks.max(15)).await;
+    let claims: Vec<_> = (0..8)
+        .map(|n| {
+            let (store, now) = (scene.store.clone(), scene.now);
+            let request = ClaimRequest { node: format!("node-{n}").into(), only: None, limit: 3, now };
+            tokio::spawn(async move { store.claim(request).await.expect("a claim of what is there") })
+        })
+        .collect();
+    let (mut taken, mut tenants) = (BTreeSet::new(), BTreeSet::new());
+    for claim in claims {
+        for stored in claim.await.unwrap().tasks {
+            assert!(taken.insert(stored.key.id));
+            assert!(tenants.insert(stored.task.spec().tenant.clone()));
+        }
+    }
+    assert_eq!((taken.len(), scene.plan("p").await.counts.running), (15, 15));
 }
 
 pub(super) async fn a_plan_never_exceeds_its_max_concurrency(harness: &dyn Harness) {

@@ -305,3 +305,50 @@ pub(super) async fn a_conflict_changes_nothing(harness: &dyn Harness) {
     assert_eq!(scene.snapshot("p").await, before);
     scene.finishes(&task).await;
 }
+
+pub(super) async fn of_two_commits_made_at_once_on_one_version_one_is_taken(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("a")).await;
+    let task = scene.claim_one("a").await;
+    let commits: Vec<_> = [success(0), failure(0, 1), Command::Cancel(ann()), Command::Pause(ann())]
+        .into_iter()
+        .map(|command| {
+            let (store, commit) = (scene.store.clone(), scene.decision(&task, command));
+            tokio::spawn(async move { store.commit(commit).await })
+        })
+        .collect();
+    let mut taken = 0;
+    for commit in commits {
+        match commit.await.unwrap() {
+            Ok(_) => taken += 1,
+            Err(StoreError::Conflict { expected, .. }) => assert_eq!(expected, task.task.version()),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(taken, 1);
+    assert_eq!(scene.log("a").await.len() as u64, scene.task("a").await.task.version());
+}
+
+pub(super) async fn a_lease_can_be_given_back_without_an_event(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task_of("a", "t")).await;
+    let task = scene.claim_one("a").await;
+    let task = scene.does(&task, failure(0, 1)).await;
+    let due = task.task.next_due().expect("it waits for its second attempt");
+    let parked = scene.parks(&task, Command::Wake, Wake::At(due)).await;
+    assert_eq!(parked.task.version(), task.task.version());
+    assert_eq!(scene.task("a").await.epoch, 0);
+    assert_eq!(scene.claim().await.next_due, Some(due));
+    scene.now = due;
+    scene.claim_one("a").await;
+}
+
+pub(super) async fn a_task_that_rolls_back_by_itself_keeps_lease_slot_and_tenant(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task_of("a", "t").task("b").max(1).rolls_back()).await;
+    scene.submit(plan("q").task_of("c", "t")).await;
+    let task = scene.claim_one("a").await;
+    let task = scene.does(&task, fatal(0)).await;
+    assert_eq!(scene.status("a").await, TaskStatus::RollingBack);
+    assert_eq!(scene.task("a").await.epoch, task.epoch);
+    assert!(ids(&scene.claim().await).is_empty());
+    scene.finishes(&task).await;
+    assert_eq!(ids(&scene.claim().await), ["b", "c"]);
+}

@@ -178,7 +178,8 @@ pub(super) async fn output_is_kept_in_order_and_found_by_stage_and_attempt(harne
 pub(super) async fn output_rides_along_with_a_commit(harness: &dyn Harness) {
     let mut scene = Scene::with(harness, plan("p").task("a")).await;
     let task = scene.claim_one("a").await;
-    let output = vec![chunk(&scene, "one", 1, "with it")];
+    let binary = LogChunk { bytes: vec![0, 159, 146, 150, b'\n'], ..chunk(&scene, "one", 1, "") };
+    let output = vec![chunk(&scene, "one", 1, "with it"), binary];
     let commit = Commit { output: output.clone(), ..scene.decision(&task, success(0)) };
     scene.store.commit(commit.clone()).await.unwrap();
     // Refused with the rest of its commit.

@@ -263,3 +263,16 @@ pub(super) async fn a_plan_that_refuses_busy_tenants_is_stored_when_they_are_fre
     let again = scene.submit(twice).await;
     assert!(!again.created);
 }
+
+pub(super) async fn an_update_looks_for_busy_tenants_among_new_tasks_only(harness: &dyn Harness) {
+    let mut scene = Scene::new(harness).await;
+    let refusing = || plan("p").task_of("a", "t").refuses_busy_tenants();
+    scene.submit_for_later(refusing()).await;
+    scene.submit(plan("q").task_of("holder", "t")).await;
+    scene.claim_one("holder").await;
+    scene.update(refusing().task_of("b", "u")).await.expect("the task that waits was accepted before");
+    let before = scene.snapshot("p").await;
+    let refused = scene.update(refusing().task_of("b", "u").task_of("c", "t")).await;
+    assert!(matches!(refused, Err(StoreError::Clash(Clash::TenantsBusy { .. }))), "{refused:?}");
+    assert_eq!(scene.snapshot("p").await, before);
+}
