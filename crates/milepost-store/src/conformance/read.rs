@@ -200,8 +200,10 @@ pub(super) async fn progress_is_kept_until_its_stage_ends(harness: &dyn Harness)
     scene.store.note(note(None)).await.unwrap();
     assert_eq!(scene.rows("p").await[0].progress, Some((4, 10)));
     let task = scene.does(&task, Command::Pause(ann())).await;
+    let task = scene.does(&task, Command::Resume(ann())).await;
     assert_eq!(scene.task("a").await.progress, Some((4, 10)));
-    scene.does(&task, success(0)).await;
+    let task = scene.does(&task, success(0)).await;
+    assert_eq!(task.task.status(), TaskStatus::Running);
     assert_eq!((scene.task("a").await.progress, scene.rows("p").await[0].progress), (None, None));
 }
 
