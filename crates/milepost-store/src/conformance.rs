@@ -1,1 +1,0 @@
-//! The contract of a store, as cases that every backend runs.

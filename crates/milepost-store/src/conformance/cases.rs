@@ -1,0 +1,190 @@
+//! The one list of cases, and what is made of it.
+
+use super::Harness;
+use super::{claim, commit, plan_life, random, read, recovery, submit, tenants};
+
+/// Hands the list to another macro, behind whatever that one needs besides.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __conformance_cases {
+    ($($then:ident)::+ ($($with:tt)*)) => {
+        $($then)::+! { ($($with)*)
+            submit {
+                a_new_plan_appears_whole_with_its_tasks_pending,
+                the_first_event_of_a_task_is_its_creation,
+                a_plan_submitted_for_later_is_ready_and_one_to_start_at_once_is_running,
+                the_same_plan_again_changes_nothing,
+                the_same_plan_again_carries_on_in_any_status,
+                the_same_plan_again_to_start_at_once_starts_a_ready_plan_only,
+                other_content_under_the_same_name_is_refused,
+                a_task_id_of_another_plan_is_refused_even_as_the_last_of_many,
+                an_update_adds_and_removes_tasks_and_keeps_the_progress_of_the_others,
+                an_update_folds_a_kept_task_over_its_new_stages,
+                an_update_is_refused_while_a_live_node_has_a_task_of_the_plan,
+                an_update_that_clashes_changes_nothing,
+                an_ended_plan_that_gains_tasks_is_ready_again,
+                an_update_that_leaves_nothing_to_run_ends_the_plan,
+                an_update_that_removes_a_task_frees_its_slot_and_its_tenant,
+                a_plan_that_refuses_busy_tenants_is_not_stored_and_names_them,
+                a_plan_that_refuses_busy_tenants_is_stored_when_they_are_free,
+                an_update_looks_for_busy_tenants_among_new_tasks_only,
+            }
+            claim {
+                a_claim_takes_pending_tasks_of_running_plans_only,
+                a_claim_commits_the_start_of_the_task_and_of_every_ready_stage,
+                tasks_are_claimed_by_plan_then_priority_then_position,
+                a_claim_takes_no_more_than_its_limit,
+                a_claimed_task_is_not_claimed_again,
+                claims_made_at_once_never_share_a_task,
+                a_plan_never_exceeds_its_max_concurrency,
+                a_full_plan_does_not_hold_up_the_next,
+                an_ended_or_paused_task_gives_its_slot_back,
+                a_task_without_stages_ends_in_its_claim_and_ends_its_plan,
+                a_claim_for_one_plan_takes_nothing_of_others,
+                a_claim_for_an_unknown_plan_finds_nothing,
+                a_parked_task_is_claimed_when_it_is_due_and_not_before,
+                a_parked_task_keeps_its_slot,
+                a_parked_task_waits_while_its_plan_is_paused,
+                a_claim_says_when_the_next_parked_task_is_due,
+                a_claim_with_nothing_due_takes_the_lease_and_adds_no_event,
+                what_is_due_is_claimed_before_what_is_pending,
+                a_rollback_that_nobody_holds_is_claimed_whatever_the_plans_status,
+                a_rollback_asked_for_by_an_operator_waits_for_a_slot,
+            }
+            tenants {
+                two_tasks_of_one_tenant_are_never_active_at_once,
+                a_tenant_is_locked_across_plans,
+                a_blocked_task_takes_no_slot_and_holds_up_nobody_behind_it,
+                a_blocked_task_says_who_blocks_it,
+                a_paused_task_keeps_its_tenant,
+                a_task_that_was_paused_before_it_started_has_no_lock,
+                a_tenant_is_free_again_however_its_task_ended,
+                a_task_takes_its_own_lock_again_under_a_higher_fence,
+                a_resumed_task_comes_before_others_of_its_tenant,
+                locks_name_tenant_plan_and_task,
+                waiters_of_a_plan_that_does_not_run_do_not_starve_others,
+                a_rollback_asked_for_by_an_operator_waits_for_its_tenant,
+                a_lost_node_keeps_the_locks_of_its_tasks,
+            }
+            recovery {
+                the_tasks_of_a_lost_owner_are_orphaned_and_shown_as_interrupted,
+                an_orphan_is_taken_over_with_an_interruption_that_names_the_lost_node,
+                an_attempt_cut_off_by_a_crash_is_repeated_under_its_number,
+                an_orphan_of_a_manual_plan_is_left_alone_until_a_person_asks,
+                an_orphan_keeps_its_slot,
+                what_was_interrupted_is_claimed_before_what_is_pending,
+                an_orphan_of_a_paused_plan_waits_for_the_resume,
+                a_task_released_for_recovery_is_taken_up_without_a_second_interruption,
+                a_task_released_for_recovery_in_a_manual_plan_waits_for_a_person,
+                ten_takeovers_in_a_row_fail_the_task_and_end_its_plan,
+                a_lost_owner_can_commit_nothing,
+                a_lost_owner_can_claim_nothing,
+                a_lease_of_a_lost_owner_is_worth_nothing_to_the_new_one,
+                a_restart_loses_nothing_that_was_acknowledged,
+                parked_tasks_survive_a_restart_and_wake_on_time,
+                an_interrupted_rollback_goes_on_after_a_restart,
+            }
+            commit {
+                a_commit_is_visible_with_dense_sequence_numbers,
+                a_commit_on_an_old_version_is_refused_with_the_version_found,
+                a_commit_under_another_lease_is_fenced,
+                a_commit_after_the_lease_was_given_back_is_refused,
+                a_commit_sent_twice_is_a_conflict_even_if_the_first_ended_the_task,
+                a_commit_for_an_unknown_task_is_not_found,
+                an_operator_is_refused_while_a_live_node_holds_the_task,
+                an_operator_may_change_a_task_that_nobody_holds,
+                an_operator_may_change_an_orphan_and_its_old_lease_is_void,
+                an_orphan_that_an_operator_leaves_running_is_still_taken_over,
+                the_commit_that_ends_the_last_task_ends_the_plan,
+                a_plan_with_a_task_that_did_not_complete_is_failed,
+                a_paused_task_keeps_its_plan_open,
+                a_task_that_pauses_gives_its_lease_back,
+                a_plan_can_be_paused_in_the_commit_that_fails_a_task,
+                a_pause_with_the_last_failure_still_ends_the_plan,
+                a_refused_plan_command_refuses_the_whole_commit,
+                a_retried_task_reopens_its_ended_plan_running,
+                a_reset_task_reopens_its_ended_plan_ready,
+                a_rollback_leaves_the_task_unheld_and_claimable,
+                positions_only_grow,
+                a_conflict_changes_nothing,
+                of_two_commits_made_at_once_on_one_version_one_is_taken,
+                a_lease_can_be_given_back_without_an_event,
+                a_task_that_rolls_back_by_itself_keeps_lease_slot_and_tenant,
+            }
+            plan_life {
+                every_verb_follows_the_table_of_plan_statuses,
+                a_refused_verb_changes_nothing,
+                a_change_of_status_grows_the_version_and_says_who_asked,
+                an_end_that_nobody_asked_for_names_nobody,
+                a_plan_knows_when_it_started_and_ended,
+                pending_tasks_of_a_paused_plan_are_claimed_after_its_resume,
+                pending_tasks_of_a_cancelled_plan_are_never_claimed,
+                a_verb_for_an_unknown_plan_finds_nothing,
+            }
+            read {
+                unknown_ids_are_none_or_not_found,
+                a_definition_reads_back_as_it_was_submitted,
+                events_are_read_after_a_sequence_and_up_to_a_limit,
+                tasks_of_a_plan_are_paged_in_the_order_of_the_file,
+                tasks_of_a_plan_are_filtered_by_status,
+                tasks_of_a_tenant_come_newest_first,
+                plans_come_newest_first_in_pages,
+                a_row_agrees_with_its_task,
+                output_is_kept_in_order_and_found_by_stage_and_attempt,
+                output_rides_along_with_a_commit,
+                progress_is_kept_until_its_stage_ends,
+                a_plans_counts_follow_its_tasks,
+            }
+            random {
+                any_history_keeps_the_invariants_and_matches_the_memory_store,
+            }
+        }
+    };
+}
+
+macro_rules! list {
+    (() $($module:ident { $($case:ident),+ $(,)? })+) => {
+        /// The names of all cases, in order.
+        pub const CASES: &[&str] = &[$($(stringify!($case)),+),+];
+
+        /// Runs one case.
+        ///
+        /// # Panics
+        /// When the backend breaks the rule, or there is no such case.
+        pub async fn run(harness: &dyn Harness, case: &str) {
+            match case {
+                $($(stringify!($case) => Box::pin($module::$case(harness)).await,)+)+
+                unknown => panic!("there is no case `{unknown}`"),
+            }
+        }
+    };
+}
+__conformance_cases!(list());
+
+/// Runs every case, one after another.
+pub async fn run_all<H: Harness>(harness: H) {
+    for case in CASES {
+        run(&harness, case).await;
+    }
+}
+
+/// One `#[tokio::test]` for every case of the suite; the expression makes the harness of each.
+#[macro_export]
+macro_rules! conformance_tests {
+    ($harness:expr) => {
+        $crate::__conformance_cases!($crate::__conformance_test_fns($harness));
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __conformance_test_fns {
+    (($harness:expr) $($module:ident { $($case:ident),+ $(,)? })+) => {
+        $($(
+            #[tokio::test]
+            async fn $case() {
+                $crate::conformance::run(&$harness, stringify!($case)).await;
+            }
+        )+)+
+    };
+}

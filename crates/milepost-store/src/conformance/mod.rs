@@ -1,0 +1,18 @@
+//! The contract of a store, as cases that every backend runs: `conformance_tests!(harness)` makes a test of each.
+//!
+//! A case is named after the rule it proves. The list in `cases` is the only one, so no backend can leave a case out.
+
+mod cases;
+mod claim;
+mod commit;
+mod given;
+mod harness;
+mod plan_life;
+mod random;
+mod read;
+mod recovery;
+mod submit;
+mod tenants;
+
+pub use cases::{CASES, run, run_all};
+pub use harness::Harness;

@@ -1,0 +1,275 @@
+//! After a crash: who had what, who may go on with it, and who may not any more.
+
+use milepost_core::failure::ErrorType;
+use milepost_core::plan::PlanCommand;
+use milepost_core::task::{Command, Event, MAX_TAKEOVERS, PlanStatus, StageStatus, TaskStatus};
+use milepost_core::time::Millis;
+
+use crate::error::StoreError;
+use crate::model::{ClaimRequest, Commit, Holder, LeaseChange, Start, Submission, Wake};
+
+use super::Harness;
+use super::given::{Scene, ann, fatal, ids, plan, plan_id, success};
+
+pub(super) async fn the_tasks_of_a_lost_owner_are_orphaned_and_shown_as_interrupted(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("held").task("parked").task("waits").max(2)).await;
+    let claimed = scene.claim().await;
+    scene.falls_asleep(&claimed.tasks[1]).await;
+    assert!(!scene.task("held").await.orphaned);
+    scene.crash().await;
+    let orphan = scene.task("held").await;
+    assert!(orphan.orphaned);
+    assert_eq!((orphan.epoch, &orphan.task), (claimed.tasks[0].epoch, &claimed.tasks[0].task));
+    assert!(!scene.task("parked").await.orphaned && !scene.task("waits").await.orphaned);
+    let interrupted: Vec<bool> = scene.rows("p").await.iter().map(|row| row.interrupted).collect();
+    assert_eq!(interrupted, [true, false, false]);
+}
+
+pub(super) async fn an_orphan_is_taken_over_with_an_interruption_that_names_the_lost_node(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("a")).await;
+    let before = scene.claim_one("a").await;
+    scene.crash().await;
+    scene.later(Millis::from_secs(1));
+    let request = ClaimRequest { node: "node-2".into(), only: None, limit: 10, now: scene.now };
+    let after = scene.store.claim(request).await.unwrap().tasks.remove(0);
+    assert!(after.epoch > 0 && after.epoch != before.epoch && !after.orphaned);
+    let Event::TaskInterrupted { node, taken_by, automatic, .. } = after.claim_events[0].event() else {
+        panic!("{:?}", after.claim_events);
+    };
+    assert_eq!((&**node, taken_by.as_deref(), *automatic), ("node-1", Some("node-2"), true));
+    assert_eq!((after.task.takeovers(), after.task.interrupted()), (1, false));
+    assert_eq!(after.task.node().map(|node| &**node), Some("node-2"));
+    assert!(!scene.rows("p").await[0].interrupted);
+    let log = ["TASK_CREATED", "TASK_STARTED", "STAGE_STARTED", "TASK_INTERRUPTED", "STAGE_STARTED"];
+    assert_eq!(scene.log("a").await, log);
+    scene.finishes(&after).await;
+    assert_eq!(scene.plan_status("p").await, PlanStatus::Completed);
+}
+
+pub(super) async fn an_attempt_cut_off_by_a_crash_is_repeated_under_its_number(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("a")).await;
+    let task = scene.claim_one("a").await;
+    let task = scene.does(&task, success(0)).await;
+    let due = scene.now + Millis::new(1) + super::given::BACKOFF;
+    scene.parks(&task, super::given::failure(1, 1), Wake::At(due)).await;
+    scene.now = due;
+    scene.claim_one("a").await;
+    scene.crash().await;
+    let task = scene.claim_one("a").await;
+    let states: Vec<_> = task.task.stages().map(|(_, state)| (state.status, state.attempt)).collect();
+    assert_eq!(states, [(StageStatus::Completed, 1), (StageStatus::Running, 2)]);
+}
+
+pub(super) async fn an_orphan_of_a_manual_plan_is_left_alone_until_a_person_asks(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("a").task("b").manual().max(1)).await;
+    scene.claim_one("a").await;
+    scene.crash().await;
+    assert!(ids(&scene.claim().await).is_empty());
+    assert!(scene.task("a").await.orphaned);
+    let taken = scene.claim_only("p").await;
+    assert_eq!(ids(&taken), ["a"]);
+    let task = &taken.tasks[0];
+    assert!(
+        matches!(task.claim_events[0].event(), Event::TaskInterrupted { automatic: false, .. }),
+        "{:?}",
+        task.claim_events
+    );
+    assert_eq!(task.task.takeovers(), 0);
+}
+
+pub(super) async fn an_orphan_keeps_its_slot(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("a").task("b").task("c").manual().max(2)).await;
+    scene.claim_up_to(1).await;
+    scene.crash().await;
+    assert_eq!(ids(&scene.claim().await), ["b"]);
+    assert_eq!(scene.plan("p").await.counts.running, 2);
+    assert_eq!(ids(&scene.claim_only("p").await), ["a"]);
+}
+
+pub(super) async fn what_was_interrupted_is_claimed_before_what_is_pending(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task_with("urgent", |task| task.priority = 9).max(1)).await;
+    scene.verb("p", PlanCommand::Pause).await;
+    scene.submit(plan("q").task("a")).await;
+    scene.claim_one("a").await;
+    scene.verb("p", PlanCommand::Resume).await;
+    scene.crash().await;
+    assert_eq!(ids(&scene.claim_up_to(1).await), ["a"]);
+    assert_eq!(ids(&scene.claim_up_to(1).await), ["urgent"]);
+}
+
+pub(super) async fn an_orphan_of_a_paused_plan_waits_for_the_resume(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("a")).await;
+    scene.claim_one("a").await;
+    scene.verb("p", PlanCommand::Pause).await;
+    scene.crash().await;
+    assert!(ids(&scene.claim().await).is_empty());
+    assert!(ids(&scene.claim_only("p").await).is_empty());
+    scene.verb("p", PlanCommand::Resume).await;
+    scene.claim_one("a").await;
+}
+
+pub(super) async fn a_task_released_for_recovery_is_taken_up_without_a_second_interruption(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("a")).await;
+    let task = scene.claim_one("a").await;
+    let stop = Command::Interrupt { reason: "the node was stopped".to_owned() };
+    scene.parks(&task, stop, Wake::Recovery).await;
+    let released = scene.task("a").await;
+    assert_eq!((released.epoch, released.orphaned), (0, false));
+    assert!(scene.rows("p").await[0].interrupted);
+    let task = scene.claim_one("a").await;
+    assert_eq!((task.task.takeovers(), task.task.interrupted()), (0, false));
+    let log = ["TASK_CREATED", "TASK_STARTED", "STAGE_STARTED", "TASK_INTERRUPTED", "STAGE_STARTED"];
+    assert_eq!(scene.log("a").await, log);
+    // A crash after that is another interruption.
+    scene.crash().await;
+    assert_eq!(scene.claim_one("a").await.task.takeovers(), 1);
+}
+
+pub(super) async fn a_task_released_for_recovery_in_a_manual_plan_waits_for_a_person(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("a").manual()).await;
+    let task = scene.claim_one("a").await;
+    let stop = Command::Interrupt { reason: "the node was stopped".to_owned() };
+    scene.parks(&task, stop, Wake::Recovery).await;
+    assert!(ids(&scene.claim().await).is_empty());
+    scene.crash().await;
+    assert!(ids(&scene.claim().await).is_empty());
+    assert_eq!(ids(&scene.claim_only("p").await), ["a"]);
+}
+
+pub(super) async fn ten_takeovers_in_a_row_fail_the_task_and_end_its_plan(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task_of("a", "t").task_of("b", "t")).await;
+    scene.operator("b", Command::Cancel(ann())).await;
+    scene.claim_one("a").await;
+    for _ in 1..MAX_TAKEOVERS {
+        scene.crash().await;
+        scene.claim_one("a").await;
+    }
+    scene.crash().await;
+    let last = scene.claim().await;
+    assert!(last.tasks.is_empty());
+    assert_eq!(last.settled, [plan_id("p")]);
+    let task = &last.ended[0].task;
+    assert_eq!((task.status(), last.ended[0].epoch), (TaskStatus::Failed, 0));
+    assert_eq!(task.failure().map(|failure| failure.cause.error_type), Some(ErrorType::CrashLoop));
+    assert_eq!(scene.log("a").await.last(), Some(&"DEAD_LETTERED"));
+    assert_eq!(scene.plan_status("p").await, PlanStatus::Failed);
+    assert!(scene.locks().await.is_empty());
+    scene.crash().await;
+    assert!(ids(&scene.claim().await).is_empty());
+}
+
+pub(super) async fn a_lost_owner_can_commit_nothing(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("a").task("b").max(1)).await;
+    let task = scene.claim_one("a").await;
+    let late = scene.decision(&task, success(0));
+    let waiting = scene.task("b").await;
+    let operator = Commit { holder: Holder::Operator, ..scene.decision(&waiting, Command::Cancel(ann())) };
+    let old = scene.crash().await;
+    for taken_over in [false, true] {
+        if taken_over {
+            scene.claim_one("a").await;
+        }
+        let before = scene.snapshot("p").await;
+        for commit in [late.clone(), operator.clone()] {
+            let lost = commit.holder == late.holder;
+            match old.commit(commit).await {
+                Err(StoreError::Fenced { .. }) => {}
+                // A backend whose old handle is cut off from the data cannot know more.
+                Err(StoreError::Unavailable { .. } | StoreError::Owned { .. }) => {}
+                other => panic!("a lost owner's commit ({lost}): {other:?}"),
+            }
+        }
+        assert_eq!(scene.snapshot("p").await, before);
+    }
+}
+
+pub(super) async fn a_lost_owner_can_claim_nothing(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("a").task("b").max(1)).await;
+    scene.claim_one("a").await;
+    let old = scene.crash().await;
+    let before = scene.snapshot("p").await;
+    let request = ClaimRequest { node: "node-1".into(), only: None, limit: 10, now: scene.now };
+    assert!(old.claim(request).await.is_err());
+    let submission = Submission {
+        plan: plan("q").task("c").0.into(),
+        start: Start::AtOnce,
+        resubmit: crate::model::Resubmit::Same,
+        now: scene.now,
+    };
+    assert!(old.submit(submission).await.is_err());
+    assert_eq!(scene.snapshot("p").await, before);
+    assert_eq!(scene.store.plan(&plan_id("q")).await.unwrap(), None);
+}
+
+pub(super) async fn a_lease_of_a_lost_owner_is_worth_nothing_to_the_new_one(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("a")).await;
+    let task = scene.claim_one("a").await;
+    let late = scene.decision(&task, success(0));
+    scene.crash().await;
+    let before = scene.snapshot("p").await;
+    let fenced = scene.store.commit(late.clone()).await;
+    assert!(matches!(fenced, Err(StoreError::Fenced { .. })), "{fenced:?}");
+    assert_eq!(scene.snapshot("p").await, before);
+    let taken = scene.claim_one("a").await;
+    match scene.store.commit(late).await {
+        Err(StoreError::Fenced { expected, found, .. }) => assert_eq!((expected, found), (task.epoch, taken.epoch)),
+        other => panic!("{other:?}"),
+    }
+    scene.finishes(&taken).await;
+}
+
+pub(super) async fn a_restart_loses_nothing_that_was_acknowledged(harness: &dyn Harness) {
+    let tasks = plan("p").task_of("a", "t").task("b").task("c").task("d").max(3);
+    let mut scene = Scene::with(harness, tasks.clone()).await;
+    let claimed = scene.claim().await;
+    scene.does(&claimed.tasks[0], success(0)).await;
+    scene.does(&claimed.tasks[1], fatal(0)).await;
+    scene.falls_asleep(&claimed.tasks[2]).await;
+    scene.operator("d", Command::Pause(ann())).await;
+    scene.verb("p", PlanCommand::Pause).await;
+    let mut tasks_before = Vec::new();
+    for id in ["a", "b", "c", "d"] {
+        tasks_before.push((scene.task(id).await.task, scene.log(id).await));
+    }
+    let (plan_before, locks_before) = (scene.plan("p").await, scene.store.locks().await.unwrap());
+    scene.crash().await;
+    for (id, before) in ["a", "b", "c", "d"].iter().zip(tasks_before) {
+        assert_eq!((scene.task(id).await.task, scene.log(id).await), before);
+    }
+    assert_eq!(scene.plan("p").await, plan_before);
+    assert_eq!(scene.store.locks().await.unwrap(), locks_before);
+    assert_eq!(scene.store.definition(&plan_id("p")).await.unwrap(), Some(tasks.0));
+}
+
+pub(super) async fn parked_tasks_survive_a_restart_and_wake_on_time(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("a").manual()).await;
+    let task = scene.claim_one("a").await;
+    let due = scene.falls_asleep(&task).await;
+    scene.crash().await;
+    assert_eq!(scene.claim().await.next_due, Some(due));
+    scene.now = due - Millis::new(1);
+    assert!(ids(&scene.claim().await).is_empty());
+    scene.now = due;
+    // It slept and lost nothing, so nobody has to be asked.
+    let woken = scene.claim_one("a").await;
+    assert!(!scene.log("a").await.contains(&"TASK_INTERRUPTED"));
+    scene.crash().await;
+    let late = Commit { lease: LeaseChange::Keep, ..scene.decision(&woken, super::given::failure(0, 2)) };
+    assert!(matches!(scene.store.commit(late).await, Err(StoreError::Fenced { .. })));
+}
+
+pub(super) async fn an_interrupted_rollback_goes_on_after_a_restart(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("a").rolls_back()).await;
+    let task = scene.claim_one("a").await;
+    let task = scene.does(&task, success(0)).await;
+    let task = scene.does(&task, fatal(1)).await;
+    assert_eq!(task.task.status(), TaskStatus::RollingBack);
+    scene.crash().await;
+    assert!(scene.rows("p").await[0].interrupted);
+    // Whatever has become of the plan meanwhile.
+    scene.verb("p", PlanCommand::Cancel).await;
+    let task = scene.claim_one("a").await;
+    assert!(matches!(task.claim_events[0].event(), Event::TaskInterrupted { automatic: true, .. }));
+    let task = scene.finishes(&task).await;
+    assert_eq!((task.task.status(), scene.plan_status("p").await), (TaskStatus::RolledBack, PlanStatus::Cancelled));
+}

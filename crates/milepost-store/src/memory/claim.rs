@@ -1,0 +1,104 @@
+//! Taking tasks on: lease, tenant lock and slot together, or nothing.
+
+use milepost_core::task::{Claim, Command, decide};
+
+use crate::error::StoreError;
+use crate::model::{ClaimRequest, Claimed, Wake};
+
+use super::data::{Data, Held, Hold, Lock};
+
+impl Data {
+    pub(super) fn claim(&mut self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        let only = request.only.as_ref().map(|id| self.find_plan(id)).transpose()?;
+        let mut claimed = Claimed::default();
+        for no in self.interrupted_or_due(only, request) {
+            if claimed.tasks.len() + claimed.ended.len() < request.limit && self.can_take(no) {
+                self.take(no, request, &mut claimed)?;
+            }
+        }
+        while claimed.tasks.len() + claimed.ended.len() < request.limit
+            && let Some(no) = self.next_pending(only)
+        {
+            self.take(no, request, &mut claimed)?;
+        }
+        let due = only.map_or(&self.line.due, |plan| &self.plan_entry(plan).line.due);
+        claimed.next_due = due.iter().map(|(at, _)| *at).find(|at| *at > request.now);
+        Ok(claimed)
+    }
+
+    /// In the order in which they are taken: the interrupted by number, then the due by time.
+    fn interrupted_or_due(&self, only: Option<i64>, request: &ClaimRequest) -> Vec<i64> {
+        let (recovery, due) = match only {
+            None => (&self.line.recovery, &self.line.due),
+            Some(plan) => {
+                let line = &self.plan_entry(plan).line;
+                (&line.recovery, &line.due)
+            }
+        };
+        let due = due.iter().take_while(|(at, _)| *at <= request.now).map(|(_, no)| *no);
+        // Some of these may be waiting for their tenant or for a slot, so there is no saying how many to look at.
+        recovery.iter().copied().chain(due).filter(|no| self.can_take(*no)).take(request.limit).collect()
+    }
+
+    fn next_pending(&self, only: Option<i64>) -> Option<i64> {
+        let plan = match only {
+            None => self.line.plans.first().copied(),
+            Some(plan) => self.line.plans.get(&plan).copied(),
+        }?;
+        self.plan_entry(plan).line.pending.first().map(|turn| turn.no)
+    }
+
+    /// What sleeps or was interrupted has its slot and its lock; what an operator sends to be undone needs both.
+    fn can_take(&self, no: i64) -> bool {
+        let entry = self.entry(no);
+        self.tenant_holder(no).is_none() && (entry.slot || self.plan_entry(entry.plan).has_free_slot())
+    }
+
+    fn take(&mut self, no: i64, request: &ClaimRequest, claimed: &mut Claimed) -> Result<(), StoreError> {
+        let entry = self.entry(no);
+        let task = &entry.task;
+        let node_is_gone = task.status().is_active()
+            && match self.held(no) {
+                Held::Orphaned { .. } => true,
+                Held::Nobody => entry.hold == Hold::Nobody(Wake::Recovery) && !task.interrupted(),
+                Held::Live { .. } => false,
+            };
+        let lost_by = if node_is_gone { task.node().cloned() } else { None };
+        let claim = Claim { node: request.node.clone(), lost_by, automatic: request.only.is_none() };
+        let decision = decide(task, Command::Claim(claim), request.now)?;
+
+        self.last_lease += 1;
+        self.lock(no, request);
+        self.give_slot(no);
+        let plan = self.entry(no).plan;
+        let hold = Hold::By { owner: self.owner(), lease: self.last_lease };
+        self.store(no, decision.task, &decision.events, hold);
+        self.last_position += 1;
+
+        let mut stored = self.stored_task(no);
+        stored.claim_events = decision.events;
+        let taken = if stored.task.status().is_active() { &mut claimed.tasks } else { &mut claimed.ended };
+        taken.push(stored);
+        if self.settle(plan, request.now).is_some() {
+            claimed.settled.push(self.plan_entry(plan).plan.definition.id.clone());
+        }
+        Ok(())
+    }
+
+    fn lock(&mut self, no: i64, request: &ClaimRequest) {
+        let Some(tenant) = self.entry(no).task.spec().tenant.clone() else { return };
+        let fence = self.last_lease;
+        let since = self.locks.get(&tenant).map_or(request.now, |lock| lock.since);
+        self.locks.insert(tenant.clone(), Lock { task: no, since, fence });
+        self.look_at_tenant(&tenant);
+    }
+
+    fn give_slot(&mut self, no: i64) {
+        let entry = self.entry_mut(no);
+        if !std::mem::replace(&mut entry.slot, true) {
+            let plan = entry.plan;
+            self.plan_entry_mut(plan).slots += 1;
+            self.look_at_plan(plan);
+        }
+    }
+}

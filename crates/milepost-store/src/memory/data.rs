@@ -1,0 +1,318 @@
+//! Everything the store holds, and the steps that all writes are made of. What may be claimed next is in `line`.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use milepost_core::id::{PlanId, TaskId, Tenant};
+use milepost_core::plan::{Plan, PlanCommand, TaskCounts, next_plan_status};
+use milepost_core::task::{By, Event, PlanStatus, Record, Task, TaskStatus};
+use milepost_core::time::Timestamp;
+
+use crate::error::StoreError;
+use crate::model::{LogChunk, PlanRow, StoreStats, TaskRef, Wake};
+
+use super::line::{Line, Place, PlanLine};
+
+#[derive(Debug)]
+pub(super) struct Data {
+    owner: u64,
+    /// The last lease that was given out; each claim gets one of its own.
+    pub(super) last_lease: u64,
+    pub(super) last_position: i64,
+    last_no: i64,
+    pub(super) plans: BTreeMap<i64, PlanEntry>,
+    pub(super) plan_nos: HashMap<PlanId, i64>,
+    pub(super) tasks: BTreeMap<i64, TaskEntry>,
+    pub(super) task_nos: HashMap<TaskId, i64>,
+    pub(super) tenants: HashMap<Tenant, BTreeSet<i64>>,
+    pub(super) locks: BTreeMap<Tenant, Lock>,
+    pub(super) line: Line,
+    stats: StoreStats,
+}
+
+#[derive(Debug)]
+pub(super) struct PlanEntry {
+    pub(super) plan: Arc<Plan>,
+    pub(super) status: PlanStatus,
+    pub(super) version: u64,
+    pub(super) changed_by: Option<By>,
+    pub(super) created_at: Timestamp,
+    pub(super) started_at: Option<Timestamp>,
+    pub(super) ended_at: Option<Timestamp>,
+    /// Task numbers in the order of the file.
+    pub(super) order: Vec<i64>,
+    pub(super) statuses: BTreeMap<TaskStatus, u64>,
+    /// How many of its tasks have a slot.
+    pub(super) slots: u32,
+    pub(super) line: PlanLine,
+}
+
+#[derive(Debug)]
+pub(super) struct TaskEntry {
+    pub(super) key: TaskRef,
+    pub(super) plan: i64,
+    /// Its place in the file.
+    pub(super) at: usize,
+    pub(super) task: Task,
+    pub(super) events: Vec<Record>,
+    pub(super) hold: Hold,
+    /// Taken by a claim, given back by an end or a pause; a rollback that an operator asked for has none yet.
+    pub(super) slot: bool,
+    pub(super) place: Place,
+    pub(super) progress: Option<(u64, u64)>,
+    pub(super) output: Vec<LogChunk>,
+}
+
+/// Who has a task, or when somebody may; of no account unless it is RUNNING or ROLLING_BACK.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Hold {
+    By { owner: u64, lease: u64 },
+    Nobody(Wake),
+}
+
+#[derive(Debug)]
+pub(super) struct Lock {
+    pub(super) task: i64,
+    pub(super) since: Timestamp,
+    pub(super) fence: u64,
+}
+
+/// Who has a task at this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Held {
+    Nobody,
+    Live {
+        lease: u64,
+    },
+    /// By an owner that is gone.
+    Orphaned {
+        lease: u64,
+    },
+}
+
+impl Default for Data {
+    fn default() -> Self {
+        Self {
+            owner: 1,
+            last_lease: 0,
+            last_position: 0,
+            last_no: 0,
+            plans: BTreeMap::new(),
+            plan_nos: HashMap::new(),
+            tasks: BTreeMap::new(),
+            task_nos: HashMap::new(),
+            tenants: HashMap::new(),
+            locks: BTreeMap::new(),
+            line: Line::default(),
+            stats: StoreStats::default(),
+        }
+    }
+}
+
+impl Data {
+    pub(super) fn owner(&self) -> u64 {
+        self.owner
+    }
+
+    pub(super) fn change_owner(&mut self) -> u64 {
+        self.owner += 1;
+        self.stats = StoreStats::default();
+        let held: Vec<i64> = self.tasks.values().filter(|entry| entry.lease() > 0).map(|entry| entry.key.no).collect();
+        for no in held {
+            self.place(no);
+        }
+        self.owner
+    }
+
+    pub(super) fn stats(&self) -> StoreStats {
+        self.stats
+    }
+
+    /// Counts the operation if it changes something.
+    pub(super) fn counted<T>(
+        &mut self,
+        operation: impl FnOnce(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let done = operation(self)?;
+        self.stats.batches += 1;
+        self.stats.operations += 1;
+        Ok(done)
+    }
+
+    pub(super) fn count_commit(&mut self) {
+        self.stats.commits += 1;
+    }
+
+    pub(super) fn next_no(&mut self) -> i64 {
+        self.last_no += 1;
+        self.last_no
+    }
+
+    pub(super) fn entry(&self, no: i64) -> &TaskEntry {
+        &self.tasks[&no]
+    }
+
+    pub(super) fn entry_mut(&mut self, no: i64) -> &mut TaskEntry {
+        self.tasks.get_mut(&no).expect("task numbers inside the store are good")
+    }
+
+    pub(super) fn plan_entry(&self, no: i64) -> &PlanEntry {
+        &self.plans[&no]
+    }
+
+    pub(super) fn plan_entry_mut(&mut self, no: i64) -> &mut PlanEntry {
+        self.plans.get_mut(&no).expect("plan numbers inside the store are good")
+    }
+
+    pub(super) fn find_plan(&self, id: &PlanId) -> Result<i64, StoreError> {
+        let missing = || StoreError::NotFound { what: "plan", id: id.to_string() };
+        self.plan_nos.get(id).copied().ok_or_else(missing)
+    }
+
+    pub(super) fn find_task(&self, id: &TaskId) -> Result<i64, StoreError> {
+        let missing = || StoreError::NotFound { what: "task", id: id.to_string() };
+        self.task_nos.get(id).copied().ok_or_else(missing)
+    }
+
+    pub(super) fn held(&self, no: i64) -> Held {
+        match self.entry(no).hold {
+            Hold::Nobody(_) => Held::Nobody,
+            Hold::By { owner, lease } if owner == self.owner => Held::Live { lease },
+            Hold::By { lease, .. } => Held::Orphaned { lease },
+        }
+    }
+
+    /// What a task has become, with all that follows: slot, lock and place in the line.
+    pub(super) fn store(&mut self, no: i64, task: Task, events: &[Record], hold: Hold) {
+        let entry = self.entry_mut(no);
+        let (before, after) = (entry.task.status(), task.status());
+        let ended_stage = events.iter().any(|record| ends_attempt(record.event()));
+        if ended_stage || !after.is_active() {
+            entry.progress = None;
+        }
+        entry.task = task;
+        entry.events.extend_from_slice(events);
+        entry.hold = if after.is_active() { hold } else { Hold::Nobody(Wake::Recovery) };
+        let plan = entry.plan;
+        let plan = self.plan_entry_mut(plan);
+        plan.count(before, -1);
+        plan.count(after, 1);
+        if !after.is_active() {
+            self.give_back_slot(no);
+        }
+        if after.is_ended() {
+            self.unlock(no);
+        }
+        self.place(no);
+    }
+
+    pub(super) fn give_back_slot(&mut self, no: i64) {
+        let entry = self.entry_mut(no);
+        if std::mem::take(&mut entry.slot) {
+            let plan = entry.plan;
+            self.plan_entry_mut(plan).slots -= 1;
+            self.look_at_plan(plan);
+        }
+    }
+
+    pub(super) fn unlock(&mut self, no: i64) {
+        let Some(tenant) = self.entry(no).task.spec().tenant.clone() else { return };
+        if self.locks.get(&tenant).is_some_and(|lock| lock.task == no) {
+            self.locks.remove(&tenant);
+            self.look_at_tenant(&tenant);
+        }
+    }
+
+    /// The other task that has this one's tenant.
+    pub(super) fn tenant_holder(&self, no: i64) -> Option<i64> {
+        let tenant = self.entry(no).task.spec().tenant.as_ref()?;
+        self.locks.get(tenant).map(|lock| lock.task).filter(|holder| *holder != no)
+    }
+
+    /// Ends the plan if nothing is left to run. Answers its status if that changed it.
+    pub(super) fn settle(&mut self, plan: i64, at: Timestamp) -> Option<PlanStatus> {
+        let entry = self.plan_entry(plan);
+        let id = entry.plan.definition.id.as_str();
+        let status = next_plan_status(id, entry.status, &entry.counts(), PlanCommand::Settle)
+            .expect("settling is never refused");
+        self.set_status(plan, status, None, at)
+    }
+
+    pub(super) fn set_status(
+        &mut self,
+        plan: i64,
+        status: PlanStatus,
+        by: Option<By>,
+        at: Timestamp,
+    ) -> Option<PlanStatus> {
+        let entry = self.plan_entry_mut(plan);
+        if entry.status == status {
+            return None;
+        }
+        entry.status = status;
+        entry.version += 1;
+        entry.changed_by = by;
+        if status == PlanStatus::Running {
+            entry.started_at.get_or_insert(at);
+        }
+        entry.ended_at = status.is_ended().then_some(at);
+        self.place_idle(plan);
+        self.look_at_plan(plan);
+        Some(status)
+    }
+}
+
+impl PlanEntry {
+    pub(super) fn counts(&self) -> TaskCounts {
+        let mut counts = TaskCounts::default();
+        for (status, count) in &self.statuses {
+            counts.add(*status, *count);
+        }
+        counts
+    }
+
+    pub(super) fn count(&mut self, status: TaskStatus, change: i64) {
+        let count = self.statuses.entry(status).or_default();
+        *count = count.checked_add_signed(change).expect("a task is counted once");
+    }
+
+    pub(super) fn has_free_slot(&self) -> bool {
+        self.slots < self.plan.definition.settings.max_concurrency
+    }
+
+    pub(super) fn row(&self) -> PlanRow {
+        PlanRow {
+            id: self.plan.definition.id.clone(),
+            status: self.status,
+            max_concurrency: self.plan.definition.settings.max_concurrency,
+            counts: self.counts(),
+            version: self.version,
+            changed_by: self.changed_by.clone(),
+            created_at: self.created_at,
+            started_at: self.started_at,
+            ended_at: self.ended_at,
+        }
+    }
+}
+
+impl TaskEntry {
+    /// 0 when nobody has it.
+    pub(super) fn lease(&self) -> u64 {
+        match self.hold {
+            Hold::By { lease, .. } => lease,
+            Hold::Nobody(_) => 0,
+        }
+    }
+}
+
+/// What a stage reported of itself is of no interest once its attempt is over.
+fn ends_attempt(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::StageCompleted { .. }
+            | Event::StageSkipped { .. }
+            | Event::StageFailed { .. }
+            | Event::RetryScheduled { .. }
+            | Event::StageRolledBack { .. }
+    )
+}

@@ -1,0 +1,217 @@
+//! Storing a plan, carrying on with one, and changing one.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use milepost_core::id::TaskId;
+use milepost_core::plan::{OnTenantConflict, Plan, Settings, TaskDefinition};
+use milepost_core::task::{Event, PlanStatus, Record, Task, TaskSpec, TaskStatus};
+use milepost_core::time::Timestamp;
+
+use crate::error::{Clash, StoreError};
+use crate::model::{Difference, Resubmit, Start, Submission, Submitted, TaskRef, Wake};
+
+use super::data::{Data, Held, Hold, PlanEntry, TaskEntry};
+use super::line::{Place, PlanLine};
+
+impl Data {
+    pub(super) fn submit(&mut self, submission: Submission) -> Result<Submitted, StoreError> {
+        let Submission { plan, start, resubmit, now } = submission;
+        let found = self.plan_nos.get(&plan.definition.id).copied();
+        let (no, created, difference) = match found {
+            None => {
+                self.check_task_ids(&plan, None)?;
+                self.check_tenants(&plan, None)?;
+                (self.insert_plan(plan, now), true, Difference::default())
+            }
+            Some(no) => {
+                let old = &self.plan_entry(no).plan;
+                let difference = match (*old == plan, resubmit) {
+                    (true, _) => Difference::default(),
+                    (false, Resubmit::Same) => {
+                        let (plan, difference) = (plan.definition.id.clone(), difference(old, &plan));
+                        return Err(Clash::OtherContent { plan, difference }.into());
+                    }
+                    (false, Resubmit::Update) => {
+                        self.check_idle(no)?;
+                        self.check_task_ids(&plan, Some(no))?;
+                        self.check_tenants(&plan, Some(no))?;
+                        self.update_plan(no, plan, now)
+                    }
+                };
+                (no, false, difference)
+            }
+        };
+        let waits = matches!(self.plan_entry(no).status, PlanStatus::Created | PlanStatus::Ready);
+        if start == Start::AtOnce && waits {
+            self.set_status(no, PlanStatus::Running, None, now);
+        }
+        Ok(Submitted { plan: self.plan_entry(no).row(), created, difference })
+    }
+
+    fn check_task_ids(&self, plan: &Plan, no: Option<i64>) -> Result<(), Clash> {
+        let mut seen = HashSet::new();
+        for task in &plan.tasks {
+            let owner =
+                self.task_nos.get(&task.id).map(|task| self.entry(*task).plan).filter(|owner| Some(*owner) != no);
+            let owner = match owner {
+                Some(owner) => self.plan_entry(owner).plan.definition.id.clone(),
+                None if seen.insert(&task.id) => continue,
+                None => plan.definition.id.clone(),
+            };
+            return Err(Clash::TaskId { task: task.id.clone(), owner });
+        }
+        Ok(())
+    }
+
+    fn check_tenants(&self, plan: &Plan, no: Option<i64>) -> Result<(), Clash> {
+        if plan.definition.settings.on_tenant_conflict == OnTenantConflict::Wait {
+            return Ok(());
+        }
+        let is_new = |task: &&TaskDefinition| !self.task_nos.contains_key(&task.id);
+        let tenants: BTreeSet<_> = plan.tasks.iter().filter(is_new).filter_map(|task| task.tenant.as_ref()).collect();
+        let held_by_others =
+            |tenant: &&_| self.locks.get(*tenant).is_some_and(|lock| Some(self.entry(lock.task).plan) != no);
+        let busy: Vec<String> = tenants.into_iter().filter(held_by_others).map(ToString::to_string).collect();
+        if busy.is_empty() { Ok(()) } else { Err(Clash::TenantsBusy { plan: plan.definition.id.clone(), busy }) }
+    }
+
+    fn check_idle(&self, plan: i64) -> Result<(), Clash> {
+        let entry = self.plan_entry(plan);
+        if entry.order.iter().any(|no| matches!(self.held(*no), Held::Live { .. })) {
+            return Err(Clash::Running { plan: entry.plan.definition.id.clone() });
+        }
+        Ok(())
+    }
+
+    fn insert_plan(&mut self, plan: Arc<Plan>, now: Timestamp) -> i64 {
+        let no = self.next_no();
+        self.plan_nos.insert(plan.definition.id.clone(), no);
+        let entry = PlanEntry {
+            plan: plan.clone(),
+            status: PlanStatus::Ready,
+            version: 1,
+            changed_by: None,
+            created_at: now,
+            started_at: None,
+            ended_at: None,
+            order: Vec::new(),
+            statuses: Default::default(),
+            slots: 0,
+            line: PlanLine::default(),
+        };
+        self.plans.insert(no, entry);
+        let settings = Arc::new(plan.definition.settings.clone());
+        for (at, task) in plan.tasks.iter().enumerate() {
+            self.insert_task(no, at, &settings, task, now);
+        }
+        no
+    }
+
+    fn insert_task(&mut self, plan: i64, at: usize, settings: &Arc<Settings>, task: &TaskDefinition, now: Timestamp) {
+        let no = self.next_no();
+        let entry = self.plan_entry_mut(plan);
+        entry.order.push(no);
+        entry.count(TaskStatus::Pending, 1);
+        let spec = Arc::new(TaskSpec::new(&entry.plan.definition, settings.clone(), task.clone(), now));
+        self.task_nos.insert(task.id.clone(), no);
+        if let Some(tenant) = &task.tenant {
+            self.tenants.entry(tenant.clone()).or_default().insert(no);
+        }
+        let entry = TaskEntry {
+            key: TaskRef { id: task.id.clone(), no },
+            plan,
+            at,
+            task: Task::created(spec),
+            events: vec![Record::new(now, Event::TaskCreated {})],
+            hold: Hold::Nobody(Wake::Recovery),
+            slot: false,
+            place: Place::Nowhere,
+            progress: None,
+            output: Vec::new(),
+        };
+        self.tasks.insert(no, entry);
+        self.place(no);
+    }
+
+    /// Tasks that stay keep their log and are folded again over their new definition.
+    fn update_plan(&mut self, no: i64, plan: Arc<Plan>, now: Timestamp) -> Difference {
+        let mut gone: HashMap<TaskId, i64> = HashMap::new();
+        for task in std::mem::take(&mut self.plan_entry_mut(no).order) {
+            self.unplace(task);
+            gone.insert(self.entry(task).key.id.clone(), task);
+        }
+        let entry = self.plan_entry_mut(no);
+        entry.plan = plan.clone();
+        entry.version += 1;
+        let settings = Arc::new(plan.definition.settings.clone());
+        let mut difference = Difference::default();
+        for (at, task) in plan.tasks.iter().enumerate() {
+            match gone.remove(&task.id) {
+                Some(kept) => self.redefine_task(kept, at, &settings, task),
+                None => {
+                    difference.added += 1;
+                    self.insert_task(no, at, &settings, task, now);
+                }
+            }
+        }
+        for task in gone.into_values() {
+            difference.removed += 1;
+            self.remove_task(task);
+        }
+        if difference.added > 0 && self.plan_entry(no).status.is_ended() {
+            self.set_status(no, PlanStatus::Ready, None, now);
+        }
+        self.look_at_plan(no);
+        self.settle(no, now);
+        difference
+    }
+
+    fn redefine_task(&mut self, no: i64, at: usize, settings: &Arc<Settings>, task: &TaskDefinition) {
+        let entry = self.entry(no);
+        let (plan, old) = (entry.plan, entry.task.spec().clone());
+        if old.tenant != task.tenant {
+            self.unlock(no);
+            if let Some(tenant) = &old.tenant {
+                self.forget_tenant(tenant, no);
+            }
+            if let Some(tenant) = &task.tenant {
+                self.tenants.entry(tenant.clone()).or_default().insert(no);
+            }
+        }
+        let definition = &self.plan_entry(plan).plan.definition;
+        let spec = Arc::new(TaskSpec::new(definition, settings.clone(), task.clone(), old.created_at));
+        self.plan_entry_mut(plan).order.push(no);
+        let entry = self.entry_mut(no);
+        let log = entry.events.iter().skip(1);
+        entry.task = log.fold(Task::created(spec), |task, record| {
+            task.apply(record).expect("whether a log can happen is not a matter of definitions")
+        });
+        entry.at = at;
+        self.place(no);
+    }
+
+    fn remove_task(&mut self, no: i64) {
+        self.give_back_slot(no);
+        self.unlock(no);
+        let entry = self.tasks.remove(&no).expect("task numbers inside the store are good");
+        self.task_nos.remove(&entry.key.id);
+        self.plan_entry_mut(entry.plan).count(entry.task.status(), -1);
+        if let Some(tenant) = &entry.task.spec().tenant {
+            self.forget_tenant(tenant, no);
+        }
+    }
+
+    fn forget_tenant(&mut self, tenant: &milepost_core::id::Tenant, no: i64) {
+        let tasks = self.tenants.get_mut(tenant).expect("a task is known by its tenant");
+        tasks.remove(&no);
+        if tasks.is_empty() {
+            self.tenants.remove(tenant);
+        }
+    }
+}
+
+/// What to tell a person who submits other content under a plan's name.
+fn difference(_old: &Plan, _new: &Plan) -> String {
+    "content differs".to_owned()
+}
