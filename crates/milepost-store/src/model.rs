@@ -205,7 +205,7 @@ pub struct PlanQuery {
     pub limit: usize,
 }
 
-/// By plan in the order of the file; by tenant newest first.
+/// By plan in the order in which they were added, which is the file's until an update; by tenant newest first.
 #[derive(Debug, Clone)]
 pub struct TaskQuery {
     pub of: TasksOf,

@@ -122,11 +122,7 @@ pub fn next_plan_status(
         (PlanCommand::Reset, Created | Ready | Running | Paused) => Ok(status),
         (PlanCommand::Reset, Completed | Cancelled) => refuse("reset the failed tasks of", ""),
 
-        (PlanCommand::Settle, Running) if counts.open() == 0 => {
-            Ok(if counts.completed == counts.total { Completed } else { Failed })
-        }
-        // The last failed task of an ended plan was rolled back, or a paused plan has nothing left.
-        (PlanCommand::Settle, Paused) if counts.open() == 0 => {
+        (PlanCommand::Settle, Created | Ready | Running | Paused) if counts.open() == 0 => {
             Ok(if counts.completed == counts.total { Completed } else { Failed })
         }
         (PlanCommand::Settle, Created | Ready | Running | Paused | Completed | Failed | Cancelled) => Ok(status),

@@ -119,8 +119,12 @@ pub(super) async fn a_plan_knows_when_it_started_and_ended(harness: &dyn Harness
     scene.verb("p", PlanCommand::Pause).await;
     let row = scene.verb("p", PlanCommand::Resume).await;
     assert_eq!((row.started_at, row.ended_at), (started, None));
+    // Cancelled at once, but not over while a task of it is open.
     let row = scene.verb("p", PlanCommand::Cancel).await;
-    assert_eq!((row.started_at, row.ended_at), (started, Some(scene.now)));
+    assert_eq!((row.started_at, row.ended_at), (started, None));
+    scene.operator("a", Command::Cancel(ann())).await;
+    let row = scene.plan("p").await;
+    assert_eq!((row.status, row.ended_at), (PlanStatus::Cancelled, Some(scene.now)));
 }
 
 pub(super) async fn pending_tasks_of_a_paused_plan_are_claimed_after_its_resume(harness: &dyn Harness) {

@@ -100,7 +100,7 @@ pub(super) async fn tasks_of_a_plan_are_paged_in_the_order_of_the_file(harness: 
     assert_eq!(pages(&scene, of(), vec![], 2).await, [vec!["e", "d"], vec!["c", "b"]]);
     assert_eq!(pages(&scene, of(), vec![], 10).await, [vec!["e", "d", "c", "b"]]);
     scene.update(plan("p").task("e").task("new").task("b")).await.unwrap();
-    assert_eq!(pages(&scene, of(), vec![], 2).await, [vec!["e", "new"], vec!["b"]]);
+    assert_eq!(pages(&scene, of(), vec![], 2).await, [vec!["e", "b"], vec!["new"]]);
 }
 
 pub(super) async fn tasks_of_a_plan_are_filtered_by_status(harness: &dyn Harness) {
@@ -129,9 +129,9 @@ pub(super) async fn plans_come_newest_first_in_pages(harness: &dyn Harness) {
     for id in ["one", "two", "three"] {
         scene.submit(plan(id).task(&format!("{id}-a"))).await;
     }
-    let first = scene.store.plans(PlanQuery { after: None, limit: 2 }).await.unwrap();
+    let first = scene.store.plans(PlanQuery { open_only: false, after: None, limit: 2 }).await.unwrap();
     assert_eq!(first.items, [scene.plan("three").await, scene.plan("two").await]);
-    let second = scene.store.plans(PlanQuery { after: first.next, limit: 2 }).await.unwrap();
+    let second = scene.store.plans(PlanQuery { open_only: false, after: first.next, limit: 2 }).await.unwrap();
     assert_eq!(second.items, [scene.plan("one").await]);
     assert!(first.next.is_some() && second.next.is_none());
 }
@@ -220,7 +220,7 @@ pub(super) async fn a_plans_counts_follow_its_tasks(harness: &dyn Harness) {
     assert_eq!((counts.total, counts.open()), (6, 3));
     assert_eq!((counts.pending, counts.running, counts.paused), (1, 1, 1));
     assert_eq!((counts.completed, counts.failed, counts.cancelled), (1, 1, 1));
-    assert_eq!(scene.store.plans(PlanQuery { after: None, limit: 1 }).await.unwrap().items[0].counts, counts);
+    assert_eq!(scene.store.plans(PlanQuery { open_only: false, after: None, limit: 1 }).await.unwrap().items[0].counts, counts);
     scene.operator("fails", Command::Rollback(ann())).await;
     let counts = scene.plan("p").await.counts;
     assert_eq!((counts.rolling_back, counts.failed, counts.open()), (1, 0, 4));

@@ -118,7 +118,7 @@ pub(super) async fn a_task_released_for_recovery_is_taken_up_without_a_second_in
     assert!(scene.rows("p").await[0].interrupted);
     let task = scene.claim_one("a").await;
     assert_eq!((task.task.takeovers(), task.task.interrupted()), (0, false));
-    let log = ["TASK_CREATED", "TASK_STARTED", "STAGE_STARTED", "TASK_INTERRUPTED", "STAGE_STARTED"];
+    let log = ["TASK_CREATED", "TASK_STARTED", "STAGE_STARTED", "TASK_INTERRUPTED", "TASK_STARTED", "STAGE_STARTED"];
     assert_eq!(scene.log("a").await, log);
     // A crash after that is another interruption.
     scene.crash().await;

@@ -235,7 +235,13 @@ impl Data {
         let id = entry.plan.definition.id.as_str();
         let status = next_plan_status(id, entry.status, &entry.counts(), PlanCommand::Settle)
             .expect("settling is never refused");
-        self.set_status(plan, status, None, at)
+        let changed = self.set_status(plan, status, None, at);
+        let entry = self.plan_entry_mut(plan);
+        // A cancelled plan is over when the last of its tasks is.
+        if entry.status.is_ended() && entry.counts().open() == 0 {
+            entry.ended_at.get_or_insert(at);
+        }
+        changed
     }
 
     pub(super) fn set_status(
@@ -255,7 +261,7 @@ impl Data {
         if status == PlanStatus::Running {
             entry.started_at.get_or_insert(at);
         }
-        entry.ended_at = status.is_ended().then_some(at);
+        entry.ended_at = (status.is_ended() && entry.counts().open() == 0).then_some(at);
         self.place_idle(plan);
         self.look_at_plan(plan);
         Some(status)

@@ -24,6 +24,7 @@ impl Data {
     pub(super) fn plans(&self, query: &PlanQuery) -> Page<PlanRow> {
         let before = query.after.unwrap_or(i64::MAX);
         let rows = self.plans.range(..before).rev().map(|(no, entry)| (*no, entry.row()));
+        let rows = rows.filter(|(_, row)| !query.open_only || row.ended_at.is_none());
         page(rows, query.limit)
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use milepost_core::id::TaskId;
-use milepost_core::plan::{OnTenantConflict, Plan, Settings, TaskDefinition};
+use milepost_core::plan::{OnTenantConflict, Plan, Settings, TaskDefinition, first_difference};
 use milepost_core::task::{Event, PlanStatus, Record, Task, TaskSpec, TaskStatus};
 use milepost_core::time::Timestamp;
 
@@ -136,26 +136,33 @@ impl Data {
 
     /// Tasks that stay keep their log and are folded again over their new definition.
     fn update_plan(&mut self, no: i64, plan: Arc<Plan>, now: Timestamp) -> Difference {
-        let mut gone: HashMap<TaskId, i64> = HashMap::new();
-        for task in std::mem::take(&mut self.plan_entry_mut(no).order) {
-            self.unplace(task);
-            gone.insert(self.entry(task).key.id.clone(), task);
+        let stored = std::mem::take(&mut self.plan_entry_mut(no).order);
+        for task in &stored {
+            self.unplace(*task);
         }
         let entry = self.plan_entry_mut(no);
         entry.plan = plan.clone();
         entry.version += 1;
         let settings = Arc::new(plan.definition.settings.clone());
         let mut difference = Difference::default();
-        for (at, task) in plan.tasks.iter().enumerate() {
-            match gone.remove(&task.id) {
-                Some(kept) => self.redefine_task(kept, at, &settings, task),
-                None => {
-                    difference.added += 1;
-                    self.insert_task(no, at, &settings, task, now);
+        // Those that stay keep their places, and the new ones come after them.
+        let mut wanted: HashMap<&TaskId, &TaskDefinition> = plan.tasks.iter().map(|task| (&task.id, task)).collect();
+        let mut gone = Vec::new();
+        for task in stored {
+            match wanted.remove(&self.entry(task).key.id) {
+                Some(definition) => {
+                    let at = self.plan_entry(no).order.len();
+                    self.redefine_task(task, at, &settings, definition);
                 }
+                None => gone.push(task),
             }
         }
-        for task in gone.into_values() {
+        for task in plan.tasks.iter().filter(|task| wanted.contains_key(&task.id)) {
+            difference.added += 1;
+            let at = self.plan_entry(no).order.len();
+            self.insert_task(no, at, &settings, task, now);
+        }
+        for task in gone {
             difference.removed += 1;
             self.remove_task(task);
         }
@@ -212,6 +219,6 @@ impl Data {
 }
 
 /// What to tell a person who submits other content under a plan's name.
-fn difference(_old: &Plan, _new: &Plan) -> String {
-    "content differs".to_owned()
+fn difference(old: &Plan, new: &Plan) -> String {
+    first_difference(old, new).unwrap_or_else(|| "its content differs".to_owned())
 }

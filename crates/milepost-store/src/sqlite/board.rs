@@ -24,6 +24,8 @@ pub(super) enum Queue {
     Paused = 3,
     /// Its log or definition cannot be trusted; a person must look.
     Damaged = 4,
+    /// ROLLING_BACK because a person asked; has neither slot nor tenant yet.
+    Undo = 5,
 }
 
 impl Queue {
@@ -56,19 +58,17 @@ pub(super) struct OpenPlan {
     pub(super) may_have_ready: bool,
 }
 
-impl OpenPlan {
-    pub(super) fn active(&self) -> u64 {
-        self.counts.running + self.counts.rolling_back
-    }
+/// When, which task, of which plan, in which state.
+pub(super) type Parked = (Timestamp, i64, i64, TaskStatus);
 
-    pub(super) fn free_slots(&self) -> u64 {
-        u64::from(self.shared.settings.max_concurrency).saturating_sub(self.active())
-    }
-}
+/// Leases of one owner lie between its epoch and the next, so that a look at one tells whose it is.
+pub(super) const LEASES_PER_EPOCH: u64 = 1 << 40;
 
 /// A task that a node of this owner works on.
 #[derive(Debug, Clone)]
 pub(super) struct Lease {
+    /// Its number; 0 for a look at a task that nobody holds.
+    pub(super) number: u64,
     pub(super) version: u64,
     pub(super) last_event: i64,
     pub(super) status: TaskStatus,
@@ -94,11 +94,15 @@ pub(super) struct Board {
     pub(super) held: HashMap<Tenant, i64>,
     pub(super) waiting: HashMap<Tenant, BTreeSet<Place>>,
     /// Given back until an instant.
-    pub(super) parked: BTreeSet<(Timestamp, i64)>,
+    pub(super) parked: BTreeSet<Parked>,
+    /// Those of the parked that are rollbacks a person asked for: they have neither slot nor tenant yet. By plan.
+    pub(super) asked: BTreeMap<i64, BTreeSet<i64>>,
     /// RUNNING and held by nobody alive, by plan.
     pub(super) orphans: BTreeMap<i64, BTreeSet<i64>>,
     /// The same for ROLLING_BACK, which does not wait for its plan to run.
     pub(super) undoing: BTreeMap<i64, BTreeSet<i64>>,
+    /// The lease given last; every claim gets a new one.
+    pub(super) last_lease: u64,
     pub(super) next_task: i64,
     pub(super) next_plan: i64,
     pub(super) next_event: i64,
@@ -114,6 +118,12 @@ impl Board {
         board.load_locks(connection).map_err(unavailable("read tenant locks"))?;
         board.load_queue(connection).map_err(unavailable("read the queue"))?;
         Ok(board)
+    }
+
+    /// What the file says now; leases given and taken back in the meantime are not given again.
+    pub(super) fn reload(&self, connection: &Connection) -> Result<Self, StoreError> {
+        let board = Board::load(connection)?;
+        Ok(Board { last_lease: self.last_lease, ..board })
     }
 
     /// Brings a plan into memory, whatever its status.
@@ -136,6 +146,7 @@ impl Board {
     fn load_numbers(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let number = |sql| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
         self.epoch = number("SELECT value FROM meta WHERE key = 'epoch'")?.unsigned_abs();
+        self.last_lease = self.epoch * LEASES_PER_EPOCH;
         self.next_task = number("SELECT coalesce(max(no), 0) + 1 FROM task_configs")?;
         self.next_plan = number("SELECT coalesce(max(no), 0) + 1 FROM plans")?;
         self.next_event = number("SELECT coalesce(max(pos), 0) + 1 FROM events")?;
@@ -157,7 +168,7 @@ impl Board {
         let mut statement = connection.prepare(
             "SELECT r.no, r.plan, r.rank, r.queue, r.lease, r.wake_at, c.tenant, r.status, r.version, r.last_event
              FROM task_runtimes r JOIN task_configs c ON c.no = r.no
-             WHERE r.queue IN (1, 2)",
+             WHERE r.queue IN (1, 2, 5)",
         )?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
@@ -167,14 +178,17 @@ impl Board {
                 continue;
             }
             let status = task_status(row, 7)?;
+            if row.get::<_, i64>(3)? == Queue::Undo.code() {
+                self.ask(plan, no);
+            }
             match (row.get::<_, i64>(4)?.unsigned_abs(), time(row, 5)?) {
                 (0, Some(wake_at)) => {
-                    self.parked.insert((wake_at, no));
+                    self.parked.insert((wake_at, no, plan, status));
                 }
-                (lease, _) if lease == self.epoch => {
+                (number, _) if number / LEASES_PER_EPOCH == self.epoch => {
                     let tenant = if row.get_ref(6)? == ValueRef::Null { None } else { Some(tenant(row, 6)?) };
                     let (version, last_event) = (row.get::<_, i64>(8)?.unsigned_abs(), row.get(9)?);
-                    self.leases.insert(no, Lease { version, last_event, status, plan, rank, wake_at: None, tenant });
+                    self.leases.insert(no, Lease { number, version, last_event, status, plan, rank, wake_at: None, tenant });
                 }
                 _ => self.orphan(plan, no, status),
             }
@@ -188,9 +202,34 @@ impl Board {
         orphans.entry(plan).or_default().insert(no);
     }
 
+    /// A rollback that waits for its tenant and a slot of its plan; until then it takes up neither.
+    pub(super) fn ask(&mut self, plan: i64, no: i64) {
+        self.asked.entry(plan).or_default().insert(no);
+    }
+
+    pub(super) fn is_asked(&self, plan: i64, no: i64) -> bool {
+        self.asked.get(&plan).is_some_and(|tasks| tasks.contains(&no))
+    }
+
+    /// Slots of the plan that are taken.
+    fn active(&self, plan: i64) -> u64 {
+        let waiting = self.asked.get(&plan).map_or(0, |tasks| tasks.len() as u64);
+        self.plans.get(&plan).map_or(0, |open| open.counts.running + open.counts.rolling_back - waiting)
+    }
+
+    pub(super) fn free_slots(&self, plan: i64) -> u64 {
+        let most = self.plans.get(&plan).map_or(0, |open| u64::from(open.shared.settings.max_concurrency));
+        most.saturating_sub(self.active(plan))
+    }
+
+    pub(super) fn new_lease(&mut self) -> u64 {
+        self.last_lease += 1;
+        self.last_lease
+    }
+
     /// The task is held again, or no longer active.
     pub(super) fn adopt(&mut self, plan: i64, no: i64) {
-        for orphans in [&mut self.orphans, &mut self.undoing] {
+        for orphans in [&mut self.orphans, &mut self.undoing, &mut self.asked] {
             if let Some(of_plan) = orphans.get_mut(&plan) {
                 of_plan.remove(&no);
                 if of_plan.is_empty() {
@@ -203,7 +242,7 @@ impl Board {
     /// Puts a plan where claims look for it, if it may have something to claim.
     pub(super) fn offer(&mut self, no: i64) {
         let Some(plan) = self.plans.get(&no) else { return };
-        if plan.status == PlanStatus::Running && plan.may_have_ready && plan.free_slots() > 0 {
+        if plan.status == PlanStatus::Running && plan.may_have_ready && self.free_slots(no) > 0 {
             self.candidates.insert(no);
         } else {
             self.candidates.remove(&no);

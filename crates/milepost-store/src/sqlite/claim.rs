@@ -11,14 +11,14 @@ use rusqlite::params;
 use crate::error::StoreError;
 use crate::model::{ClaimRequest, Claimed, StoredTask, TaskRef};
 
-use super::board::{Lease, Queue};
-use super::codec::{ConfigRow, LogHead, encode_events, fold, task_status};
+use super::board::{Lease, Parked, Queue};
+use super::codec::{ConfigRow, LogHead, encode_events, fold, time};
 use super::commit::{RowImage, Standing};
 use super::writer::{Performed, Writer};
 
 /// A task's definition in the columns of `ConfigRow`, and where its log ends.
 pub(super) const TASK: &str = "SELECT c.no, c.id, c.plan, c.tenant, c.created_at, c.body, c.crc, \
-    r.rank, r.version, r.last_event, r.status, r.lease FROM task_configs c JOIN task_runtimes r ON r.no = c.no WHERE c.no = ?1";
+    r.rank, r.version, r.last_event, r.status, r.lease, r.wake_at FROM task_configs c JOIN task_runtimes r ON r.no = c.no WHERE c.no = ?1";
 
 impl Writer {
     pub(super) fn claim(&mut self, request: ClaimRequest) -> Performed<Claimed> {
@@ -26,36 +26,37 @@ impl Writer {
             None => None,
             Some(id) => match self.board.plan_numbers.get(id) {
                 Some(no) => Some(*no),
-                // Ended, or never there: nothing of it can be claimed.
+                None if self.plan_number(id)?.is_none() => {
+                    return Ok(Err(StoreError::NotFound { what: "plan", id: id.to_string() }));
+                }
+                // Nothing of an ended plan can be claimed.
                 None => return Ok(Ok(Claimed::default())),
             },
         };
         let mut claimed = Claimed::default();
-        self.claim_due(&request, only, &mut claimed)?;
         self.claim_orphans(&request, only, &mut claimed)?;
+        self.claim_due(&request, only, &mut claimed)?;
         self.claim_ready(&request, only, &mut claimed)?;
-        claimed.next_due = self.board.parked.first().map(|(at, _)| *at);
+        let later = self.board.parked.iter().skip_while(|parked| parked.0 <= request.now);
+        claimed.next_due = later.filter(|parked| self.may_wake(parked, only)).map(|parked| parked.0).next();
         Ok(Ok(claimed))
     }
 
+    /// Waits that are over, and rollbacks that a person asked for, by time.
     fn claim_due(&mut self, request: &ClaimRequest, only: Option<i64>, claimed: &mut Claimed) -> rusqlite::Result<()> {
-        let due: Vec<(Timestamp, i64)> =
-            self.board.parked.iter().take_while(|(at, _)| *at <= request.now).take(request.limit).copied().collect();
-        for (at, no) in due {
-            let (plan, status): (i64, TaskStatus) = self
-                .connection
-                .prepare_cached("SELECT plan, status FROM task_runtimes WHERE no = ?1")?
-                .query_row([no], |row| Ok((row.get(0)?, task_status(row, 1)?)))?;
-            self.board.parked.remove(&(at, no));
-            let runs = self.plan_runs(plan) || status == TaskStatus::RollingBack;
-            if runs && only.is_none_or(|only| only == plan) {
+        let due = self.board.parked.iter().take_while(|parked| parked.0 <= request.now);
+        let due: Vec<Parked> = due.filter(|parked| self.may_wake(parked, only)).copied().collect();
+        for (_, no, plan, _) in due {
+            let has_slot = !self.board.is_asked(plan, no) || self.board.free_slots(plan) > 0;
+            if has_slot && count(claimed) < request.limit {
                 self.take_on(no, request, claimed)?;
-            } else {
-                // Its time has come but its plan's has not.
-                self.board.orphan(plan, no, status);
             }
         }
         Ok(())
+    }
+
+    fn may_wake(&self, (_, _, plan, status): &Parked, only: Option<i64>) -> bool {
+        only.is_none_or(|only| only == *plan) && (*status == TaskStatus::RollingBack || self.plan_runs(*plan))
     }
 
     fn claim_orphans(&mut self, request: &ClaimRequest, only: Option<i64>, claimed: &mut Claimed) -> rusqlite::Result<()> {
@@ -72,8 +73,9 @@ impl Writer {
                 }
             }
         }
+        wanted.sort_unstable();
         for no in wanted {
-            if claimed.tasks.len() >= request.limit {
+            if count(claimed) >= request.limit {
                 break;
             }
             self.take_on(no, request, claimed)?;
@@ -82,14 +84,14 @@ impl Writer {
     }
 
     fn claim_ready(&mut self, request: &ClaimRequest, only: Option<i64>, claimed: &mut Claimed) -> rusqlite::Result<()> {
-        let plans: Vec<i64> = match only {
-            Some(plan) => self.board.candidates.get(&plan).copied().into_iter().collect(),
-            None => self.board.candidates.iter().copied().take(request.limit).collect(),
-        };
-        for plan in plans {
-            while claimed.tasks.len() < request.limit {
-                let Some(open) = self.board.plans.get(&plan) else { break };
-                let room = (request.limit - claimed.tasks.len()).min(open.free_slots() as usize);
+        let mut from = only.unwrap_or(i64::MIN);
+        while let Some(plan) = self.board.candidates.range(from..).next().copied() {
+            if count(claimed) >= request.limit || only.is_some_and(|only| only != plan) {
+                break;
+            }
+            from = plan + 1;
+            while count(claimed) < request.limit {
+                let room = (request.limit - count(claimed)).min(self.board.free_slots(plan) as usize);
                 if room == 0 {
                     break;
                 }
@@ -123,19 +125,18 @@ impl Writer {
 
     /// Claims one task, or puts it in line for its tenant, or sets it aside because it cannot be read.
     fn take_on(&mut self, no: i64, request: &ClaimRequest, claimed: &mut Claimed) -> rusqlite::Result<()> {
-        let (config, rank, head, lease) = self.connection.prepare_cached(TASK)?.query_row([no], |row| {
-            let head = LogHead {
-                version: row.get::<_, i64>(8)?.unsigned_abs(),
-                last_event: row.get(9)?,
-                status: task_status(row, 10)?,
-            };
-            Ok((ConfigRow::read(row)?, row.get::<_, i64>(7)?, head, row.get::<_, i64>(11)?))
+        let (config, rank, head, lease, wake_at) = self.connection.prepare_cached(TASK)?.query_row([no], |row| {
+            Ok((ConfigRow::read(row)?, row.get::<_, i64>(7)?, LogHead::read(row)?, row.get::<_, i64>(11)?, time(row, 12)?))
         })?;
         let (key, plan, tenant) = (config.key.clone(), config.plan, config.tenant.clone());
         if let Some(tenant) = &tenant
             && self.board.held.get(tenant).is_some_and(|holder| *holder != no)
         {
-            return self.line_up(no, plan, rank, tenant);
+            // A rollback stays where it is, and is tried again whenever something was committed.
+            return if head.status == TaskStatus::Pending { self.line_up(no, plan, rank, tenant) } else { Ok(()) };
+        }
+        if let Some(at) = wake_at {
+            self.board.parked.remove(&(at, no, plan, head.status));
         }
         if let Err(error) = self.board.open_plan(&self.connection, plan) {
             return self.set_aside(no, plan, &key, &error);
@@ -157,15 +158,13 @@ impl Writer {
         let position = self.append(no, head.version, head.last_event, body.as_ref())?;
         let row = RowImage::of(&decision.task);
         let held = decision.task.status().is_active();
-        let standing = Standing { lease: if held { self.board.epoch } else { 0 }, wake_at: None };
-        self.transition(no, position, &row, standing)?;
+        let number = if held { self.board.new_lease() } else { 0 };
+        self.transition(no, position, &row, Standing { lease: number, wake_at: None, asked: false })?;
         self.board.adopt(plan, no);
-        if decision.task.status() != head.status {
-            self.board.moved(plan, Some(head.status), Some(decision.task.status()));
-        }
+        self.board.moved(plan, Some(head.status), Some(decision.task.status()));
         let stored = StoredTask {
             key,
-            epoch: standing.lease,
+            epoch: number,
             orphaned: false,
             blocked_by: None,
             progress: None,
@@ -177,7 +176,7 @@ impl Writer {
         }
         if held {
             let status = stored.task.status();
-            let lease = Lease { version: row.version, last_event: position, status, plan, rank, wake_at: None, tenant };
+            let lease = Lease { number, version: row.version, last_event: position, status, plan, rank, wake_at: None, tenant };
             self.board.leases.insert(no, lease);
             claimed.tasks.push(stored);
         } else {
@@ -229,4 +228,9 @@ impl Writer {
             .execute(params![no, queue.code()])?;
         Ok(())
     }
+}
+
+/// What a claim has used up of its limit: also tasks that ended at once.
+fn count(claimed: &Claimed) -> usize {
+    claimed.tasks.len() + claimed.ended.len()
 }

@@ -99,6 +99,14 @@ pub(super) struct LogHead {
     pub(super) status: TaskStatus,
 }
 
+impl LogHead {
+    /// Version, last event and status: columns 8 to 10 of the statement that reads a task.
+    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let (version, last_event) = (row.get::<_, i64>(8)?.unsigned_abs(), row.get(9)?);
+        Ok(Self { version, last_event, status: task_status(row, 10)? })
+    }
+}
+
 /// What a plan's tasks share, read once.
 #[derive(Debug, Clone)]
 pub(super) struct SharedPlan {

@@ -17,10 +17,11 @@ pub(super) const INSERT_EVENT: &str = "INSERT INTO events (pos, task, seq, prev,
 
 /// A stage after the first: nothing that an index looks at changes.
 pub(super) const ADVANCE: &str = "UPDATE task_runtimes SET version = ?2, last_event = ?3, done = ?4, stage = ?5, \
-    attempt = ?6, due_at = ?7, flags = ?8, reason = ?9, updated_at = ?10, progress = NULL, progress_of = NULL WHERE no = ?1";
+    attempt = ?6, due_at = ?7, flags = ?8, reason = ?9, updated_at = ?10, \
+    progress = CASE WHEN done = ?4 AND attempt = ?6 THEN progress END WHERE no = ?1";
 
 const TRANSITION: &str = "UPDATE task_runtimes SET version = ?2, last_event = ?3, done = ?4, stage = ?5, attempt = ?6, \
-    due_at = ?7, flags = ?8, reason = ?9, updated_at = ?10, progress = NULL, progress_of = NULL, status = ?11, queue = ?12, \
+    due_at = ?7, flags = ?8, reason = ?9, updated_at = ?10, progress = NULL, status = ?11, queue = ?12, \
     lease = ?13, wake_at = ?14, started_at = ?15, ended_at = ?16, total = ?17 WHERE no = ?1";
 
 /// A commit with its events in the form the table holds; encoded by the caller, so that the writer only writes.
@@ -99,6 +100,8 @@ impl RowImage {
 pub(super) struct Standing {
     pub(super) lease: u64,
     pub(super) wake_at: Option<Timestamp>,
+    /// It is to be rolled back, and nobody has begun.
+    pub(super) asked: bool,
 }
 
 impl Writer {
@@ -125,9 +128,9 @@ impl Writer {
             let held = self.board.leases.get_mut(&no).expect("a lease that is kept is held");
             (held.version, held.last_event) = (commit.row.version, position);
         } else {
-            let standing = self.standing_after(&commit, keeps);
+            let standing = standing_after(&commit, &lease, keeps);
             self.transition(no, position, &commit.row, standing)?;
-            self.settle_lease(&lease, no, position, &commit.row, standing, keeps)?;
+            self.settle_lease(&lease, no, position, &commit.row, standing)?;
         }
         self.append_output(&commit.key, &commit.output)?;
         let now = Timestamp::from_millis(commit.row.updated_at);
@@ -137,35 +140,34 @@ impl Writer {
 
     /// The lease that the commit is made under, if it is still good; for an operator, a look at the row instead.
     fn lease_for(&self, commit: &EncodedCommit) -> Performed<Lease> {
-        let (key, epoch) = (&commit.key, self.board.epoch);
+        let key = &commit.key;
         let fenced = |expected, found| StoreError::Fenced { task: key.id.clone(), expected, found };
         let conflict =
             |found| StoreError::Conflict { task: key.id.clone(), expected: commit.expected, found };
         match (self.board.leases.get(&key.no), commit.holder) {
-            (Some(_), Holder::Operator) => Ok(Err(fenced(0, epoch))),
-            (Some(_), Holder::Lease(claimed)) if claimed != epoch => Ok(Err(fenced(claimed, epoch))),
+            (Some(lease), Holder::Operator) => Ok(Err(fenced(0, lease.number))),
+            (Some(lease), Holder::Lease(ours)) if ours != lease.number => Ok(Err(fenced(ours, lease.number))),
             (Some(lease), Holder::Lease(_)) if lease.version != commit.expected => Ok(Err(conflict(lease.version))),
             (Some(lease), Holder::Lease(_)) => Ok(Ok(lease.clone())),
-            (None, Holder::Lease(claimed)) => {
-                let mut statement = self.connection.prepare_cached("SELECT lease FROM task_runtimes WHERE no = ?1")?;
-                let found: Option<i64> = statement.query_row([key.no], |row| row.get(0)).optional()?;
-                Ok(Err(fenced(claimed, found.unwrap_or(0).unsigned_abs())))
-            }
-            (None, Holder::Operator) => Ok(match self.unheld(key.no)? {
-                None => Err(StoreError::NotFound { what: "task", id: key.id.to_string() }),
-                Some(lease) if lease.version != commit.expected => Err(conflict(lease.version)),
-                Some(lease) => Ok(lease),
+            (None, holder) => Ok(match (self.unheld(key.no)?, holder) {
+                (None, _) => Err(StoreError::NotFound { what: "task", id: key.id.to_string() }),
+                // The holder's own commit may have arrived before and given the lease back.
+                (Some(row), _) if row.number == 0 && row.version != commit.expected => Err(conflict(row.version)),
+                (Some(row), Holder::Lease(ours)) => Err(fenced(ours, row.number)),
+                (Some(row), Holder::Operator) if row.version != commit.expected => Err(conflict(row.version)),
+                (Some(row), Holder::Operator) => Ok(row),
             }),
         }
     }
 
     fn unheld(&self, no: i64) -> rusqlite::Result<Option<Lease>> {
-        let sql = "SELECT r.version, r.last_event, r.status, r.plan, r.rank, c.tenant, r.wake_at \
+        let sql = "SELECT r.version, r.last_event, r.status, r.plan, r.rank, c.tenant, r.wake_at, r.lease \
                    FROM task_runtimes r JOIN task_configs c ON c.no = r.no WHERE r.no = ?1";
         self.connection
             .prepare_cached(sql)?
             .query_row([no], |row| {
                 Ok(Lease {
+                    number: row.get::<_, i64>(7)?.unsigned_abs(),
                     version: row.get::<_, i64>(0)?.unsigned_abs(),
                     last_event: row.get(1)?,
                     status: task_status(row, 2)?,
@@ -218,7 +220,7 @@ impl Writer {
             row.reason,
             row.updated_at,
             row.status.code(),
-            Queue::of(row.status).map(Queue::code),
+            if standing.asked { Some(Queue::Undo.code()) } else { Queue::of(row.status).map(Queue::code) },
             standing.lease as i64,
             standing.wake_at.map(Timestamp::as_millis),
             row.started_at,
@@ -228,15 +230,12 @@ impl Writer {
         Ok(())
     }
 
-    fn standing_after(&self, commit: &EncodedCommit, keeps: bool) -> Standing {
-        let wake_at = match (commit.lease, commit.row.status) {
-            _ if keeps => None,
-            (LeaseChange::Release(Wake::At(at)), TaskStatus::Running | TaskStatus::RollingBack) => Some(at),
-            // Somebody asked for the rollback: it may begin at once.
-            (LeaseChange::Keep, TaskStatus::RollingBack) => Some(Timestamp::from_millis(commit.row.updated_at)),
-            _ => None,
-        };
-        Standing { lease: if keeps { self.board.epoch } else { 0 }, wake_at }
+    /// The parts of a row that follow from the task's stages, after those were changed.
+    pub(super) fn reshow(&self, no: i64, row: &RowImage) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached("UPDATE task_runtimes SET done = ?2, total = ?3, stage = ?4, attempt = ?5, due_at = ?6 WHERE no = ?1")?
+            .execute(params![no, row.done, row.total, row.stage, row.attempt, row.due_at])?;
+        Ok(())
     }
 
     /// Brings memory in line with a row whose status or lease has changed.
@@ -247,27 +246,30 @@ impl Writer {
         position: i64,
         row: &RowImage,
         standing: Standing,
-        keeps: bool,
     ) -> rusqlite::Result<()> {
+        let (was_asked, keeps) = (self.board.is_asked(before.plan, no), standing.lease != 0);
         self.board.adopt(before.plan, no);
         // An operator may have reached a parked task; its old time no longer counts.
         if let Some(at) = before.wake_at {
-            self.board.parked.remove(&(at, no));
+            self.board.parked.remove(&(at, no, before.plan, before.status));
         }
         if keeps {
             let lease = Lease { version: row.version, last_event: position, status: row.status, wake_at: None, ..before.clone() };
             self.board.leases.insert(no, lease);
         } else {
             self.board.leases.remove(&no);
+            if standing.asked {
+                self.board.ask(before.plan, no);
+            }
             match (row.status.is_active(), standing.wake_at) {
                 (true, Some(at)) => {
-                    self.board.parked.insert((at, no));
+                    self.board.parked.insert((at, no, before.plan, row.status));
                 }
                 (true, None) => self.board.orphan(before.plan, no, row.status),
                 (false, _) => {}
             }
         }
-        if row.status != before.status {
+        if row.status != before.status || was_asked {
             self.board.moved(before.plan, Some(before.status), Some(row.status));
         }
         match &before.tenant {
@@ -339,7 +341,7 @@ impl Writer {
         self.connection
             .prepare_cached(
                 "UPDATE plans SET status = ?2, version = ?3, started_at = coalesce(started_at, ?4), ended_at = ?5, \
-                 changed_by = coalesce(?6, changed_by) WHERE no = ?1",
+                 changed_by = CASE WHEN status = ?2 THEN changed_by ELSE ?6 END WHERE no = ?1",
             )?
             .execute(params![no, status.code(), plan.version as i64, started, ended, by])?;
         self.board.offer(no);
@@ -366,4 +368,16 @@ impl Writer {
         }
         Ok(())
     }
+}
+
+fn standing_after(commit: &EncodedCommit, before: &Lease, keeps: bool) -> Standing {
+    let status = commit.row.status;
+    // An operator's rollback, as against one that a node was in the middle of.
+    let asked = !keeps && status == TaskStatus::RollingBack && matches!(commit.lease, LeaseChange::Keep);
+    let wake_at = match commit.lease {
+        LeaseChange::Release(Wake::At(at)) if status.is_active() && !keeps => Some(at),
+        LeaseChange::Keep if asked => Some(Timestamp::from_millis(commit.row.updated_at)),
+        LeaseChange::Release(_) | LeaseChange::Keep => None,
+    };
+    Standing { lease: if keeps { before.number } else { 0 }, wake_at, asked }
 }

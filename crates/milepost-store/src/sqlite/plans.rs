@@ -1,5 +1,6 @@
 //! Changes of a plan's own status.
 
+use milepost_core::id::PlanId;
 use milepost_core::plan::next_plan_status;
 use rusqlite::OptionalExtension;
 
@@ -11,15 +12,7 @@ use super::writer::{Performed, Writer};
 
 impl Writer {
     pub(super) fn change_plan(&mut self, change: PlanChange) -> Performed<PlanRow> {
-        let number = match self.board.plan_numbers.get(&change.plan) {
-            Some(no) => Some(*no),
-            None => self
-                .connection
-                .prepare_cached("SELECT no FROM plans WHERE id = ?1")?
-                .query_row([change.plan.as_str()], |row| row.get(0))
-                .optional()?,
-        };
-        let Some(no) = number else {
+        let Some(no) = self.plan_number(&change.plan)? else {
             return Ok(Err(StoreError::NotFound { what: "plan", id: change.plan.to_string() }));
         };
         if let Err(error) = self.board.open_plan(&self.connection, no) {
@@ -36,5 +29,13 @@ impl Writer {
             self.board.forget_plan(no);
         }
         Ok(Ok(plan))
+    }
+
+    pub(super) fn plan_number(&self, id: &PlanId) -> rusqlite::Result<Option<i64>> {
+        if let Some(no) = self.board.plan_numbers.get(id) {
+            return Ok(Some(*no));
+        }
+        let mut statement = self.connection.prepare_cached("SELECT no FROM plans WHERE id = ?1")?;
+        statement.query_row([id.as_str()], |row| row.get(0)).optional()
     }
 }

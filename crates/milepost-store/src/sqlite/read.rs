@@ -12,7 +12,7 @@ use crate::model::{
     TaskRow, TasksOf,
 };
 
-use super::board::{Queue, count_tasks};
+use super::board::{LEASES_PER_EPOCH, Queue, count_tasks};
 use super::claim::TASK;
 use super::codec::{
     ConfigRow, LogHead, SharedPlan, damaged, fold, name, plan_id, plan_status, read_log, task_status, tenant, time,
@@ -95,7 +95,7 @@ impl Reader<'_> {
             let open = if query.open_only { "AND ended_at IS NULL" } else { "" };
             let sql = format!("{PLAN_COLUMNS} WHERE no < ?1 {open} ORDER BY no DESC LIMIT ?2");
             let mut statement = self.connection.prepare_cached(&sql)?;
-            let rows = statement.query_map(params![query.after.unwrap_or(i64::MAX), query.limit as i64], |row| {
+            let rows = statement.query_map(params![query.after.unwrap_or(i64::MAX), query.limit as i64 + 1], |row| {
                 Ok((row.get::<_, i64>(10)?, plan_row(self.connection, row)?))
             })?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
@@ -110,12 +110,8 @@ impl Reader<'_> {
             .prepare_cached(TASK)
             .and_then(|mut statement| {
                 statement.query_row([no], |row| {
-                    let head = LogHead {
-                        version: row.get::<_, i64>(8)?.unsigned_abs(),
-                        last_event: row.get(9)?,
-                        status: task_status(row, 10)?,
-                    };
-                    Ok((ConfigRow::read(row)?, row.get::<_, i64>(7)?, head, row.get::<_, i64>(11)?.unsigned_abs()))
+                    let lease = row.get::<_, i64>(11)?.unsigned_abs();
+                    Ok((ConfigRow::read(row)?, row.get::<_, i64>(7)?, LogHead::read(row)?, lease))
                 })
             })
             .map_err(unavailable("read a task"))?;
@@ -155,7 +151,7 @@ impl Reader<'_> {
             .flatten();
         match (damaged, tenant) {
             (Some(reason), _) => Ok(Some(reason)),
-            (None, Some(tenant)) if status == TaskStatus::Pending => self
+            (None, Some(tenant)) if matches!(status, TaskStatus::Pending | TaskStatus::RollingBack) => self
                 .connection
                 .prepare_cached(
                     "SELECT p.id || ':' || c.id FROM locks l JOIN task_configs c ON c.no = l.task JOIN plans p ON p.no = c.plan \
@@ -173,7 +169,7 @@ impl Reader<'_> {
             FROM task_runtimes r JOIN task_configs c ON c.no = r.no JOIN plans p ON p.no = r.plan ";
         let wanted: i64 = query.statuses.iter().map(|status| 1 << status.code()).sum();
         let wanted = if wanted == 0 { i64::MAX } else { wanted };
-        let limit = query.limit as i64;
+        let limit = query.limit as i64 + 1;
         let read = |mut statement: rusqlite::CachedStatement<'_>, parameters: &[&dyn rusqlite::ToSql]| {
             let rows = statement.query_map(parameters, |row| Ok((row.get::<_, i64>(0)?, self.task_row(row)?)))?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
@@ -235,12 +231,12 @@ impl Reader<'_> {
     /// Whether the owner that took a lease still is the owner.
     fn is_live(&self, lease: u64) -> Result<bool, StoreError> {
         match self.live_epoch {
-            Some(epoch) => Ok(lease == epoch),
+            Some(epoch) => Ok(lease / LEASES_PER_EPOCH == epoch),
             None => self
                 .connection
                 .prepare_cached("SELECT value FROM meta WHERE key = 'epoch'")
                 .and_then(|mut statement| statement.query_row([], |row| row.get::<_, i64>(0)))
-                .map(|epoch| epoch.unsigned_abs() == lease)
+                .map(|epoch| lease / LEASES_PER_EPOCH == epoch.unsigned_abs())
                 .map_err(unavailable("read the store's epoch")),
         }
     }
@@ -321,8 +317,10 @@ fn progress(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<(u64, u64)>>
     Ok(done.map(|done| (done.unsigned_abs(), total.unwrap_or(0).unsigned_abs())))
 }
 
-/// There is a next page when this one is full.
-fn page<T>(rows: Vec<(i64, T)>, limit: usize) -> Page<T> {
-    let next = rows.last().filter(|_| rows.len() == limit).map(|(no, _)| *no);
+/// One row more than asked for was read: if it is there, so is a next page.
+fn page<T>(mut rows: Vec<(i64, T)>, limit: usize) -> Page<T> {
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let next = rows.last().filter(|_| more).map(|(no, _)| *no);
     Page { items: rows.into_iter().map(|(_, item)| item).collect(), next }
 }

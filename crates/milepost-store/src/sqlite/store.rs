@@ -31,7 +31,7 @@ pub struct SqliteStore {
     live_epoch: Option<u64>,
     readers: Arc<Readers>,
     // Given back last, when the writer has finished.
-    _owner: Option<OwnerLock>,
+    owner: Mutex<Option<OwnerLock>>,
 }
 
 impl std::fmt::Debug for SqliteStore {
@@ -56,7 +56,7 @@ impl SqliteStore {
         let board = Board::load(&connection)?;
         let live_epoch = Some(board.epoch);
         let writer = WriterHandle::start(connection, board)?;
-        Ok(Self { readers: Readers::new(&path), path, writer: Some(writer), live_epoch, _owner: Some(owner) })
+        Ok(Self { readers: Readers::new(&path), path, writer: Some(writer), live_epoch, owner: Mutex::new(Some(owner)) })
     }
 
     /// Opens the file to read it, whoever owns it. It must exist.
@@ -70,7 +70,15 @@ impl SqliteStore {
         // Without an owner no lease is alive.
         let live_epoch = (!is_owned(&path)).then_some(0);
         readers.with(|connection| schema::check_format(connection, &path.display().to_string()).map(|_| ()))?;
-        Ok(Self { path, writer: None, live_epoch, readers, _owner: None })
+        Ok(Self { path, writer: None, live_epoch, readers, owner: Mutex::default() })
+    }
+
+    /// Finishes what is queued and lets go of the file; later writes are refused.
+    pub fn close(&self) {
+        if let Some(writer) = &self.writer {
+            writer.close();
+        }
+        self.owner.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     /// Where the owner listens for the verbs of other processes.
@@ -83,7 +91,7 @@ impl SqliteStore {
         let writer = self.writer.as_ref().ok_or_else(|| refused("the file was opened to read it"))?;
         let (reply, answer) = oneshot::channel();
         writer.send(operation(reply));
-        answer.await.unwrap_or_else(|_| Err(refused("its writer panicked; the cause is in the log")))
+        answer.await.unwrap_or_else(|_| Err(refused("it was closed, or its writer panicked; the log says which")))
     }
 
     /// Reads on a thread that may block.

@@ -11,9 +11,10 @@ use rusqlite::{OptionalExtension, params};
 use crate::error::{Clash, StoreError};
 use crate::model::{Difference, PlanRow, Resubmit, Start, Submission, Submitted};
 
-use super::board::{Board, OpenPlan, Queue};
-use super::codec::{SharedPlan, digest, encode_config, encode_events, plan_id};
-use super::commit::INSERT_EVENT;
+use super::board::{OpenPlan, Queue};
+use super::claim::TASK;
+use super::codec::{ConfigRow, LogHead, SharedPlan, digest, encode_config, encode_events, fold, plan_id};
+use super::commit::{INSERT_EVENT, RowImage};
 use super::read::{read_definition, read_plan};
 use super::writer::{Performed, Writer};
 
@@ -40,14 +41,8 @@ impl Writer {
     fn create(&mut self, submission: &Submission, digest: &[u8; 32]) -> Performed<Submitted> {
         let Submission { plan, start, now, .. } = submission;
         let id = &plan.definition.id;
-        if plan.definition.settings.on_tenant_conflict == OnTenantConflict::Refuse {
-            let busy = self.busy_tenants(&plan.tasks);
-            if !busy.is_empty() {
-                return Ok(Err(Clash::TenantsBusy { plan: id.clone(), busy }.into()));
-            }
-        }
         // Other commits share the transaction, so everything is checked before anything is written.
-        if let Some(clash) = self.clash(&plan.tasks)? {
+        if let Some(clash) = self.clash(&plan.definition, &plan.tasks)? {
             return Ok(Err(clash));
         }
         let no = self.board.next_plan;
@@ -102,7 +97,7 @@ impl Writer {
             self.write_plan(no, PlanStatus::Running, None, submission.now)?;
         }
         let plan = read_plan(&self.connection, no)?;
-        if plan.ended_at.is_some() && self.board.plans[&no].active() == 0 {
+        if plan.ended_at.is_some() && self.board.plans[&no].counts.open() == 0 {
             self.board.forget_plan(no);
         }
         Ok(Ok(Submitted { plan, created: false, difference }))
@@ -131,7 +126,7 @@ impl Writer {
         let known: HashSet<&TaskId> = stored.iter().map(|(_, id)| id).collect();
         let added: Vec<TaskDefinition> = plan.tasks.iter().filter(|task| !known.contains(&task.id)).cloned().collect();
         let removed: Vec<i64> = stored.iter().filter(|(_, id)| !wanted.contains(id)).map(|(no, _)| *no).collect();
-        if let Some(clash) = self.clash(&added)? {
+        if let Some(clash) = self.clash(&plan.definition, &added)? {
             return Ok(Err(clash));
         }
         for task in &removed {
@@ -140,6 +135,8 @@ impl Writer {
         for task in plan.tasks.iter().filter(|task| known.contains(&task.id)) {
             self.redefine(task)?;
         }
+        // A tenant may have become free; who still has to wait lines up again at the next claim.
+        self.connection.execute("UPDATE task_runtimes SET queue = 0 WHERE queue = 1", [])?;
         self.insert_tasks(no, &plan.definition, &added, submission.now)?;
         self.connection
             .prepare_cached("UPDATE plans SET definition = ?2, digest = ?3, last_task = max(last_task, ?4) WHERE no = ?1")?
@@ -151,19 +148,37 @@ impl Writer {
 
     /// An update is rare and touches everything: memory is read anew rather than patched.
     fn reread_after_update(&mut self, no: i64, difference: &Difference, now: Timestamp) -> rusqlite::Result<()> {
-        let reread = Board::load(&self.connection).and_then(|mut board| {
+        let reread = self.board.reload(&self.connection).and_then(|mut board| {
             board.open_plan(&self.connection, no)?;
             Ok(board)
         });
         self.board = reread.map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+        self.refold(no)?;
         let plan = &self.board.plans[&no];
         let id = plan.shared.id().as_str().to_owned();
         let settled = match (difference.added > 0, plan.status) {
-            (true, PlanStatus::Completed | PlanStatus::Failed) => PlanStatus::Ready,
+            (true, PlanStatus::Completed | PlanStatus::Failed | PlanStatus::Cancelled) => PlanStatus::Ready,
             (_, status) => next_plan_status(&id, status, &plan.counts, PlanCommand::Settle).unwrap_or(status),
         };
         if settled != plan.status {
             self.write_plan(no, settled, None, now)?;
+        }
+        Ok(())
+    }
+
+    /// Rows show how far a task is by its stages, which may be others now.
+    fn refold(&mut self, plan: i64) -> rusqlite::Result<()> {
+        let shared = self.board.plans[&plan].shared.clone();
+        for (no, _) in self.tasks_of(plan)? {
+            let (config, rank, head) = self.connection.prepare_cached(TASK)?.query_row([no], |row| {
+                Ok((ConfigRow::read(row)?, row.get::<_, i64>(7)?, LogHead::read(row)?))
+            })?;
+            let key = config.key.clone();
+            let folded = config.spec(&shared, rank).and_then(|spec| fold(&self.connection, &key, spec, &head));
+            // What cannot be read is set aside when it is claimed.
+            if let Ok(task) = folded {
+                self.reshow(no, &RowImage::of(&task))?;
+            }
         }
         Ok(())
     }
@@ -209,6 +224,9 @@ impl Writer {
         self.connection
             .prepare_cached("UPDATE task_configs SET body = ?2, crc = ?3, tenant = ?4 WHERE id = ?1")?
             .execute(params![task.id.as_str(), body, crc, tenant])?;
+        self.connection
+            .prepare_cached("UPDATE task_runtimes SET rank = ?2 WHERE no = (SELECT no FROM task_configs WHERE id = ?1)")?
+            .execute(params![task.id.as_str(), -i64::from(task.priority)])?;
         Ok(())
     }
 
@@ -232,8 +250,8 @@ impl Writer {
             "INSERT INTO task_configs (no, id, plan, tenant, created_at, body, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?;
         let mut runtimes = self.connection.prepare_cached(
-            "INSERT INTO task_runtimes (no, plan, queue, rank, status, version, lease, last_event, done, total, attempt, flags, updated_at) \
-             VALUES (?1, ?2, ?3, ?4, ?5, 1, 0, ?6, 0, ?7, 0, 0, ?8)",
+            "INSERT INTO task_runtimes (no, plan, queue, rank, status, version, lease, last_event, done, total, attempt, flags, \
+             updated_at, stage) VALUES (?1, ?2, ?3, ?4, ?5, 1, 0, ?6, 0, ?7, 0, 0, ?8, ?9)",
         )?;
         let mut events = self.connection.prepare_cached(INSERT_EVENT)?;
         for task in tasks {
@@ -241,7 +259,8 @@ impl Writer {
             let (body, crc) = encode_config(task);
             let tenant = task.tenant.as_ref().map(|tenant| tenant.as_str());
             configs.execute(params![no, task.id.as_str(), plan, tenant, now.as_millis(), body, crc])?;
-            let stages = task.stages.as_ref().unwrap_or(&definition.stages).len() as i64;
+            let stages = task.stages.as_ref().unwrap_or(&definition.stages);
+            let first = stages.first().map(|stage| stage.name.as_str());
             let rank = -i64::from(task.priority);
             runtimes.execute(params![
                 no,
@@ -250,8 +269,9 @@ impl Writer {
                 rank,
                 TaskStatus::Pending.code(),
                 position,
-                stages,
-                now.as_millis()
+                stages.len() as i64,
+                now.as_millis(),
+                first,
             ])?;
             events.execute(params![position, no, 1, 0, created.crc, created.text])?;
             self.board.next_task += 1;
@@ -260,8 +280,14 @@ impl Writer {
         Ok(())
     }
 
-    /// A task id that some plan in the store has already.
-    fn clash(&self, tasks: &[TaskDefinition]) -> rusqlite::Result<Option<StoreError>> {
+    /// A task id that some plan in the store has already, or a busy tenant of a plan that refuses those.
+    fn clash(&self, plan: &PlanDefinition, tasks: &[TaskDefinition]) -> rusqlite::Result<Option<StoreError>> {
+        if plan.settings.on_tenant_conflict == OnTenantConflict::Refuse {
+            let busy = self.busy_tenants(tasks);
+            if !busy.is_empty() {
+                return Ok(Some(Clash::TenantsBusy { plan: plan.id.clone(), busy }.into()));
+            }
+        }
         let sql = "SELECT p.id FROM task_configs c JOIN plans p ON p.no = c.plan WHERE c.id = ?1";
         let mut statement = self.connection.prepare_cached(sql)?;
         for task in tasks {

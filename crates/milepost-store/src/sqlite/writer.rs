@@ -63,7 +63,7 @@ struct Stats {
 /// Starts the writer thread; dropping this lets it finish what is queued and ends it.
 pub(super) struct WriterHandle {
     shared: Arc<Shared>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
 impl WriterHandle {
@@ -93,12 +93,25 @@ impl WriterHandle {
             operation: "start its writer thread",
             source: source.into(),
         })?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Queues an operation; it may be written before this returns.
+    /// Queues an operation; it may be written before this returns. After `close` it is dropped, and its answer with it.
     pub(super) fn send(&self, operation: Operation) {
-        self.shared.send(operation);
+        if !self.shared.stopping.load(Ordering::Acquire) {
+            self.shared.send(operation);
+        }
+    }
+
+    /// Writes what is queued and ends.
+    pub(super) fn close(&self) {
+        self.shared.stopping.store(true, Ordering::Release);
+        drop(lock(&self.shared.queue));
+        self.shared.arrived.notify_all();
+        if let Some(thread) = lock(&self.thread).take() {
+            // A writer that panicked has said so already; there is nothing to add here.
+            let _ = thread.join();
+        }
     }
 
     pub(super) fn stats(&self) -> StoreStats {
@@ -114,13 +127,7 @@ impl WriterHandle {
 
 impl Drop for WriterHandle {
     fn drop(&mut self) {
-        self.shared.stopping.store(true, Ordering::Release);
-        drop(lock(&self.shared.queue));
-        self.shared.arrived.notify_all();
-        if let Some(thread) = self.thread.take() {
-            // A writer that panicked has said so already; there is nothing to add here.
-            let _ = thread.join();
-        }
+        self.close();
     }
 }
 
@@ -227,7 +234,7 @@ impl Writer {
             // A failed COMMIT may have ended the transaction already; then there is nothing to roll back.
             let _ = self.connection.execute_batch("ROLLBACK");
             let error = unavailable("write")(error);
-            match Board::load(&self.connection) {
+            match self.board.reload(&self.connection) {
                 Ok(board) => self.board = board,
                 Err(again) => tracing::error!(error = %again, "the store could not be read back after a failed write"),
             }

@@ -1,0 +1,34 @@
+//! The contract, kept by SQLite.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use milepost_store::Store;
+use milepost_store::conformance::Harness;
+use milepost_store::sqlite::SqliteStore;
+
+#[derive(Default)]
+struct Sqlite(Mutex<Option<(tempfile::TempDir, Arc<SqliteStore>)>>);
+
+impl Sqlite {
+    fn open_in(&self, folder: tempfile::TempDir) -> Arc<dyn Store> {
+        let store = Arc::new(SqliteStore::open(folder.path().join("store.db")).unwrap());
+        *self.0.lock().unwrap() = Some((folder, store.clone()));
+        store
+    }
+}
+
+#[async_trait]
+impl Harness for Sqlite {
+    async fn open(&self) -> Arc<dyn Store> {
+        self.open_in(tempfile::tempdir().unwrap())
+    }
+
+    async fn reopen(&self) -> Arc<dyn Store> {
+        let (folder, old) = self.0.lock().unwrap().take().expect("a store was opened");
+        old.close();
+        self.open_in(folder)
+    }
+}
+
+milepost_store::conformance_tests!(Sqlite::default());
