@@ -1,8 +1,11 @@
 mod bench;
+use clap::Parser;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+#[derive(Parser)]
+struct Cli { #[command(flatten)] args: bench::Args, #[arg(long)] store: Option<std::path::PathBuf> }
 #[tokio::main]
 async fn main() {
-    let a: Vec<String> = std::env::args().collect();
-    bench::chain(a[1].parse().unwrap(), a[2].parse().unwrap(), a[3].parse().unwrap(), a[4].parse().unwrap(), &a[5]).await;
+    let cli = Cli::parse();
+    println!("{}", serde_json::to_string_pretty(&bench::run(&cli.args, cli.store).await.unwrap()).unwrap());
 }

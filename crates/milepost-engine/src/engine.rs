@@ -215,7 +215,7 @@ async fn claim_loop(inner: Arc<Inner>) {
         match inner.store.claim(request).await {
             Ok(claimed) => {
                 pause = Duration::from_millis(50);
-                let full = claimed.tasks.len() == room;
+                let full = claimed.tasks.len() + claimed.ended.len() == room;
                 claimed.ended.iter().for_each(|stored| inner.announce(stored));
                 for plan in &claimed.settled {
                     if let Ok(Some(row)) = inner.store.plan(plan).await {

@@ -1,17 +1,26 @@
-//! The stage that benchmarks run: no work of its own, a 64-byte result, and failures on request.
+//! The stages that benchmarks run: no work of their own, a 64-byte result, and failures on request.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use milepost_core::failure::{ErrorType, Failure};
+use milepost_core::task::Outputs;
 use milepost_engine::Registry;
 use milepost_engine::stage::{Outcome, StageCall, StageKind};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+/// A result of 64 bytes as JSON.
+pub(super) fn result() -> Outputs {
+    let result = json!({ "result": "0123456789abcdef0123456789abcdef01234567890123456789" });
+    Arc::new(result.as_object().cloned().unwrap_or_default())
+}
 
 /// Fails as often as `with.failures` says, then succeeds.
 #[derive(Debug)]
 struct BenchStage {
-    outputs: Map<String, Value>,
+    outputs: Outputs,
 }
 
 #[async_trait]
@@ -21,13 +30,39 @@ impl StageKind for BenchStage {
         if u64::from(call.attempt) <= failures {
             return Outcome::Failure(Failure::retryable(ErrorType::Unavailable, "asked to fail"));
         }
-        Outcome::Success { outputs: self.outputs.clone() }
+        Outcome::Success { outputs: (*self.outputs).clone() }
+    }
+}
+
+/// Says that it started, and never ends.
+#[derive(Debug, Default)]
+pub(super) struct Endless {
+    started: AtomicUsize,
+    changed: Notify,
+}
+
+impl Endless {
+    pub(super) async fn wait_for(&self, count: usize) {
+        loop {
+            let changed = self.changed.notified();
+            if self.started.load(Ordering::Acquire) >= count {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+#[async_trait]
+impl StageKind for Endless {
+    async fn run(&self, call: StageCall) -> Outcome {
+        self.started.fetch_add(1, Ordering::AcqRel);
+        self.changed.notify_one();
+        call.cancel.cancelled().await;
+        Outcome::success()
     }
 }
 
 pub(super) fn registry() -> Registry {
-    // 64 bytes as JSON.
-    let result = json!({ "result": "0123456789abcdef0123456789abcdef01234567890123456789" });
-    let outputs = result.as_object().cloned().unwrap_or_default();
-    Registry::new().with("bench", Arc::new(BenchStage { outputs }))
+    Registry::new().with("bench", Arc::new(BenchStage { outputs: result() }))
 }

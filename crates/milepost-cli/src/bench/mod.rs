@@ -1,74 +1,104 @@
+//! `milepost bench`: figures of this machine and store, beside what both give a bare loop in the same run.
+
+mod figures;
 mod kind;
+mod plans;
+mod workloads;
+
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use milepost_core::id::*;
-use milepost_core::plan::*;
-use milepost_core::retry::*;
-use milepost_core::time::*;
-use milepost_engine::*;
-use milepost_store::*;
 
-pub fn plan(id: &str, n: usize, stages: usize, failures: u64, conc: u32) -> Plan {
-    let stages: Vec<StageDefinition> = (0..stages).map(|i| StageDefinition {
-        name: StageName::parse(format!("s{i}")).unwrap(),
-        action: Action { uses: "bench".into(), script: None, with: if failures>0 { serde_json::json!({"failures":failures}) } else { serde_json::Value::Null } },
-        needs: if i == 0 { vec![] } else { vec![i - 1] },
-        condition: None,
-        retry: RetryPolicy { base: Millis::new(0), ..RetryPolicy::default() },
-        timeout: Some(Millis::from_secs(300)),
-        rollback: None,
-    }).collect();
-    Plan {
-        definition: PlanDefinition { id: PlanId::parse(id).unwrap(), settings: Settings { max_concurrency: conc, ..Settings::default() }, stages: stages.into() },
-        tasks: (0..n).map(|i| TaskDefinition { id: TaskId::parse(format!("{id}-{}", i + 1)).unwrap(), tenant: None, priority: 0, input: serde_json::Value::Null, matrix: Default::default(), stages: None }).collect(),
-    }
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use milepost_store::sqlite::{SqliteStore, raw};
+
+use figures::{Figures, mean_batch, peak_rss};
+use plans::Shape;
+use workloads::Size;
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Workload {
+    /// Tasks of no-op stages with 64-byte results
+    Chain,
+    /// Tasks of one stage
+    Single,
+    /// As chain, but each stage fails once and is retried after the shortest wait
+    Retry,
+    /// Accepting tasks, one by one and all in one plan
+    Submit,
+    /// Retries that fall due within two seconds: how late they start
+    Timers,
+    /// From opening a store with interrupted tasks to all of them running again
+    Resume,
 }
 
-pub async fn chain(tasks: usize, stages: usize, window: usize, failures: u64, mode: &str) {
-    let dir = tempfile::tempdir_in(".").unwrap();
-    let store = Arc::new(SqliteStore_open(dir.path()));
-    let mut options = Options::new("bench");
-    options.capacity = window.max(16);
-    let engine = Engine::new(store.clone(), kind::registry(), options);
-    engine.start();
-    let t0 = std::time::Instant::now();
-    if mode == "one" {
-        let p = Arc::new(plan("bench", tasks, stages, failures, window as u32));
-        engine.submit(p.clone(), Start::AtOnce, Resubmit::Same).await.unwrap();
-        let sub = t0.elapsed();
-        let t0 = std::time::Instant::now();
-        let row = engine.wait_for_plan(&p.definition.id, |r| r.status.is_ended()).await.unwrap();
-        let s = t0.elapsed().as_secs_f64();
-        println!("submit {:?} run {s:.3}s {:.0} stages/s {:.0} tasks/s {:?} {:?}", sub, (tasks * stages) as f64 / s, tasks as f64 / s, row.status, store.stats());
-    } else {
-        let next = Arc::new(AtomicUsize::new(0));
-        let mut js = tokio::task::JoinSet::new();
-        let template = Arc::new(plan("x", 1, stages, failures, 1));
-        for _ in 0..window {
-            let (engine, next, template) = (engine.clone(), next.clone(), template.clone());
-            js.spawn(async move {
-                let mut lat = Vec::new();
-                loop {
-                    let i = next.fetch_add(1, Ordering::Relaxed);
-                    if i >= tasks { break lat; }
-                    let mut p = (*template).clone();
-                    p.definition.id = PlanId::parse(format!("b{i}")).unwrap();
-                    p.tasks[0].id = TaskId::parse(format!("b{i}-1")).unwrap();
-                    let rx = engine.plan_changes(&p.definition.id);
-                    let t = std::time::Instant::now();
-                    engine.submit(Arc::new(p), Start::AtOnce, Resubmit::Same).await.unwrap();
-                    rx.await.unwrap();
-                    lat.push(t.elapsed().as_micros());
-                }
-            });
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    workload: Workload,
+    /// Tasks to run [default: as many as take a few seconds]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    tasks: Option<u32>,
+    /// Stages of each task [default: 10, and 1 for `single`, `submit` and `timers`]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    stages: Option<u32>,
+    /// Tasks in flight at once
+    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    in_flight: u32,
+    /// Put this many tasks into the store first, which nobody runs
+    #[arg(long, default_value_t = 0)]
+    stored: u32,
+}
+
+/// Runs the workload on `path`, or on a fresh file here that is deleted afterwards, and answers one JSON object.
+pub(crate) async fn run(args: &Args, path: Option<PathBuf>) -> Result<serde_json::Value> {
+    let scratch;
+    let path = match path {
+        Some(path) => path,
+        None => {
+            scratch = tempfile::Builder::new().prefix("milepost-bench-").tempdir_in(".").context("no folder for the store")?;
+            scratch.path().join("bench.db")
         }
-        let mut all = Vec::new();
-        while let Some(l) = js.join_next().await { all.extend(l.unwrap()); }
-        let s = t0.elapsed().as_secs_f64();
-        all.sort();
-        println!("loop {s:.3}s {:.0} stages/s {:.0} tasks/s p50 {}us p99 {}us {:?}", (tasks * stages) as f64 / s, tasks as f64 / s, all[all.len()/2], all[all.len()*99/100], store.stats());
-    }
-    engine.stop().await;
+    };
+    let store = Arc::new(SqliteStore::open(&path)?);
+    workloads::fill(&store, args.stored as usize).await?;
+    let (figures, store) = measure(args, &path, store).await?;
+    let rss = peak_rss();
+    store.close();
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let batch = mean_batch(&figures.stats).round() as usize;
+    let raw = raw::measure(folder, batch, kind::result()).map_err(|error| anyhow::anyhow!(error))?;
+    let mut json = figures.json(&format!("sqlite:{}", path.display()), rss, &raw);
+    json["stored"] = args.stored.into();
+    Ok(json)
 }
-#[allow(non_snake_case)]
-fn SqliteStore_open(d: &std::path::Path) -> milepost_store::sqlite::SqliteStore { milepost_store::sqlite::SqliteStore::open(d.join("b.db")).unwrap() }
+
+async fn measure(args: &Args, path: &Path, store: Arc<SqliteStore>) -> Result<(Figures, Arc<SqliteStore>)> {
+    let in_flight = args.in_flight as usize;
+    let size = |tasks: usize, stages: usize| Size {
+        tasks: args.tasks.map_or(tasks, |tasks| tasks as usize),
+        stages: args.stages.map_or(stages, |stages| stages as usize),
+        in_flight,
+    };
+    // One task at a time pays a sync for every stage.
+    let few = |tasks: usize| if in_flight < 16 { tasks / 40 } else { tasks };
+    let kept = store.clone();
+    let figures = match args.workload {
+        Workload::Chain => {
+            let size = size(few(20_000), 10);
+            workloads::chain("chain", store, size, Shape::chain(size.stages)).await?
+        }
+        Workload::Single => workloads::single(store, size(few(100_000), 1)).await?,
+        Workload::Retry => {
+            let size = size(few(20_000), 10);
+            workloads::chain("retry", store, size, Shape::retry(size.stages)).await?
+        }
+        Workload::Submit => workloads::submit(store, size(200_000, 1)).await?,
+        Workload::Timers => workloads::timers(store, size(10_000, 1)).await?,
+        Workload::Resume => {
+            drop(kept);
+            return workloads::resume(path, store, size(10_000, 10)).await;
+        }
+    };
+    Ok((figures, kept))
+}

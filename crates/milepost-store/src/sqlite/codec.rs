@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use milepost_core::id::{PlanId, TaskId, Tenant};
-use milepost_core::plan::{Plan, PlanDefinition, Settings, TaskDefinition};
+use milepost_core::plan::{PlanDefinition, Settings, TaskDefinition};
 use milepost_core::task::{Record, Task, TaskSpec, TaskStatus};
 use milepost_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -228,14 +228,14 @@ pub(super) fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<Times
 }
 
 /// Tells the same plan from another of the same name.
-pub(super) fn digest(plan: &Plan) -> [u8; 32] {
+pub(super) fn digest(definition: &str, tasks: &[TaskDefinition]) -> [u8; 32] {
     let mut hash = Sha256::new();
-    let mut text = serde_json::to_vec(&plan.definition).expect("a plan's definition came from JSON or YAML");
-    for task in &plan.tasks {
-        hash.update(&text);
+    hash.update(definition);
+    let mut text = Vec::new();
+    for task in tasks {
         text.clear();
         serde_json::to_writer(&mut text, task).expect("a task's definition came from JSON or YAML");
+        hash.update(&text);
     }
-    hash.update(&text);
     hash.finalize().into()
 }

@@ -118,6 +118,7 @@ impl SqliteStore {
 #[async_trait]
 impl Store for SqliteStore {
     async fn submit(&self, submission: Submission) -> Result<Submitted, StoreError> {
+        let submission = Box::new(submission.into());
         self.write(|reply| Operation::Submit(submission, reply)).await
     }
 

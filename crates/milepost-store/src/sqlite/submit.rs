@@ -18,27 +18,41 @@ use super::commit::{INSERT_EVENT, RowImage};
 use super::read::{read_definition, read_plan};
 use super::writer::{Performed, Writer};
 
+/// A submission with its plan in the form the table holds; encoded by the caller, so that the writer only writes.
+pub(super) struct EncodedSubmission {
+    submission: Submission,
+    definition: String,
+    digest: [u8; 32],
+}
+
+impl From<Submission> for EncodedSubmission {
+    fn from(submission: Submission) -> Self {
+        let definition = serde_json::to_string(&submission.plan.definition);
+        let definition = definition.expect("a plan's definition came from JSON or YAML");
+        Self { digest: digest(&definition, &submission.plan.tasks), definition, submission }
+    }
+}
+
 impl Writer {
-    pub(super) fn submit(&mut self, submission: Submission) -> Performed<Submitted> {
-        let submission = &submission;
+    pub(super) fn submit(&mut self, encoded: EncodedSubmission) -> Performed<Submitted> {
+        let (submission, digest) = (&encoded.submission, &encoded.digest);
         let plan = &submission.plan;
-        let digest = digest(plan);
         let known = self
             .connection
             .prepare_cached("SELECT no, digest FROM plans WHERE id = ?1")?
             .query_row([plan.definition.id.as_str()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))
             .optional()?;
         match known {
-            None => self.create(submission, &digest),
-            Some((no, stored)) if stored == digest => self.carry_on(no, submission, Difference::default()),
+            None => self.create(submission, &encoded),
+            Some((no, stored)) if stored == *digest => self.carry_on(no, submission, Difference::default()),
             Some((no, _)) => match submission.resubmit {
                 Resubmit::Same => Ok(Err(self.other_content(no, plan)?)),
-                Resubmit::Update => self.update(no, submission, &digest),
+                Resubmit::Update => self.update(no, submission, &encoded),
             },
         }
     }
 
-    fn create(&mut self, submission: &Submission, digest: &[u8; 32]) -> Performed<Submitted> {
+    fn create(&mut self, submission: &Submission, encoded: &EncodedSubmission) -> Performed<Submitted> {
         let Submission { plan, start, now, .. } = submission;
         let id = &plan.definition.id;
         // Other commits share the transaction, so everything is checked before anything is written.
@@ -50,7 +64,6 @@ impl Writer {
         self.insert_tasks(no, &plan.definition, &plan.tasks, *now)?;
         let status = if *start == Start::AtOnce { PlanStatus::Running } else { PlanStatus::Ready };
         let started_at = (*start == Start::AtOnce).then_some(*now);
-        let definition = definition_text(&plan.definition);
         self.connection
             .prepare_cached(
                 "INSERT INTO plans (no, id, status, version, definition, digest, first_task, last_task, created_at, started_at) \
@@ -60,8 +73,8 @@ impl Writer {
                 no,
                 id.as_str(),
                 status.code(),
-                definition,
-                digest.as_slice(),
+                encoded.definition,
+                encoded.digest.as_slice(),
                 first,
                 self.board.next_task - 1,
                 now.as_millis(),
@@ -112,7 +125,7 @@ impl Writer {
     }
 
     /// New tasks join as PENDING, missing ones go with their logs, and the others keep what they have done.
-    fn update(&mut self, no: i64, submission: &Submission, digest: &[u8; 32]) -> Performed<Submitted> {
+    fn update(&mut self, no: i64, submission: &Submission, encoded: &EncodedSubmission) -> Performed<Submitted> {
         let plan = &submission.plan;
         let id = &plan.definition.id;
         if let Err(error) = self.board.open_plan(&self.connection, no) {
@@ -140,7 +153,7 @@ impl Writer {
         self.insert_tasks(no, &plan.definition, &added, submission.now)?;
         self.connection
             .prepare_cached("UPDATE plans SET definition = ?2, digest = ?3, last_task = max(last_task, ?4) WHERE no = ?1")?
-            .execute(params![no, definition_text(&plan.definition), digest.as_slice(), self.board.next_task - 1])?;
+            .execute(params![no, encoded.definition, encoded.digest.as_slice(), self.board.next_task - 1])?;
         let difference = Difference { added: added.len() as u64, removed: removed.len() as u64 };
         self.reread_after_update(no, &difference, submission.now)?;
         self.carry_on(no, submission, difference)
@@ -298,10 +311,6 @@ impl Writer {
         }
         Ok(None)
     }
-}
-
-fn definition_text(definition: &PlanDefinition) -> String {
-    serde_json::to_string(definition).expect("a plan's definition came from JSON or YAML")
 }
 
 /// The digests differ, so there is one; a store written by a version with other defaults may leave it unnamed.

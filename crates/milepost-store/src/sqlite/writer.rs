@@ -8,29 +8,30 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use rusqlite::Connection;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::error::StoreError;
 use crate::model::{
-    ClaimRequest, Claimed, Committed, Note, PlanChange, PlanRow, StoreStats, Submission, Submitted,
+    ClaimRequest, Claimed, Committed, Note, PlanChange, PlanRow, StoreStats, Submitted,
 };
 
 use super::board::Board;
 use super::codec::unavailable;
 use super::commit::EncodedCommit;
+use super::submit::EncodedSubmission;
 
 /// Larger batches add latency and no speed: the sync is a small part of them already.
 const MAX_BATCH: usize = 2048;
 /// A caller writes by itself only this much; more is the writer thread's, so that no async worker is held for long.
 const MAX_INLINE: usize = 4;
 /// WAL pages after which its content is moved into the database: 32 MiB.
-const CHECKPOINT_PAGES: u64 = 8192;
+pub(super) const CHECKPOINT_PAGES: u64 = 8192;
 
 /// One thing to write, and where its answer goes.
 pub(super) enum Operation {
     Commit(Box<EncodedCommit>, Reply<Committed>),
     Claim(ClaimRequest, Reply<Claimed>),
-    Submit(Submission, Reply<Submitted>),
+    Submit(Box<EncodedSubmission>, Reply<Submitted>),
     ChangePlan(PlanChange, Reply<PlanRow>),
     Note(Vec<Note>, Reply<()>),
 }
@@ -50,6 +51,7 @@ pub(super) struct Shared {
     stopping: AtomicBool,
     wal_pages: Arc<AtomicU64>,
     stats: Stats,
+    answers: Option<mpsc::UnboundedSender<Vec<Answer>>>,
 }
 
 #[derive(Default)]
@@ -68,14 +70,7 @@ pub(super) struct WriterHandle {
 
 impl WriterHandle {
     pub(super) fn start(mut connection: Connection, board: Board) -> Result<Self, StoreError> {
-        let wal_pages = Arc::new(AtomicU64::new(0));
-        let pages = wal_pages.clone();
-        connection
-            .wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, count: i32| {
-                pages.store(u64::try_from(count).unwrap_or(0), Ordering::Relaxed);
-                Ok(())
-            }))
-            .map_err(unavailable("watch the write-ahead log"))?;
+        let wal_pages = count_wal_pages(&mut connection).map_err(unavailable("watch the write-ahead log"))?;
         let shared = Arc::new(Shared {
             writer: Mutex::new(Writer { connection, board }),
             queue: Mutex::default(),
@@ -83,6 +78,7 @@ impl WriterHandle {
             stopping: AtomicBool::new(false),
             wal_pages,
             stats: Stats::default(),
+            answers: answer_inside_the_runtime(),
         });
         let thread = {
             let shared = shared.clone();
@@ -125,6 +121,29 @@ impl WriterHandle {
     }
 }
 
+/// A task of the runtime we are in that hands out answers, if we are in one.
+fn answer_inside_the_runtime() -> Option<mpsc::UnboundedSender<Vec<Answer>>> {
+    let runtime = tokio::runtime::Handle::try_current().ok()?;
+    let (sender, mut receiver) = mpsc::unbounded_channel::<Vec<Answer>>();
+    runtime.spawn(async move {
+        while let Some(answers) = receiver.recv().await {
+            answers.into_iter().for_each(Answer::send);
+        }
+    });
+    Some(sender)
+}
+
+/// The length of the write-ahead log after each commit.
+pub(super) fn count_wal_pages(connection: &mut Connection) -> rusqlite::Result<Arc<AtomicU64>> {
+    let wal_pages = Arc::new(AtomicU64::new(0));
+    let pages = wal_pages.clone();
+    connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, count: i32| {
+        pages.store(u64::try_from(count).unwrap_or(0), Ordering::Relaxed);
+        Ok(())
+    }))?;
+    Ok(wal_pages)
+}
+
 impl Drop for WriterHandle {
     fn drop(&mut self) {
         self.close();
@@ -142,8 +161,9 @@ impl Shared {
             && let Some(mut writer) = try_lock(&self.writer)
         {
             let batch = self.take(MAX_INLINE);
-            self.write(&mut writer, batch);
+            let answers = self.write(&mut writer, batch);
             drop(writer);
+            answers.into_iter().for_each(Answer::send);
             // What came meanwhile found the writer busy and left it to us to pass on.
             if lock(&self.queue).is_empty() {
                 return;
@@ -166,7 +186,9 @@ impl Shared {
             let written = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 let mut writer = lock(&self.writer);
                 let batch = self.take(MAX_BATCH);
-                self.write(&mut writer, batch);
+                let answers = self.write(&mut writer, batch);
+                drop(writer);
+                self.pass_on(answers);
             }));
             if written.is_err() {
                 tracing::error!("the writer panicked; its group of commits was rolled back");
@@ -180,10 +202,20 @@ impl Shared {
         queue.drain(..count).collect()
     }
 
-    /// One transaction for all; each is answered only once all are on the disk.
-    fn write(&self, writer: &mut Writer, batch: Vec<Operation>) {
+    /// Waking a task from outside its runtime costs a lock and perhaps a system call; a task inside wakes hundreds for
+    /// less, and the writer goes on writing meanwhile.
+    fn pass_on(&self, answers: Vec<Answer>) {
+        let refused = match &self.answers {
+            Some(inside) => inside.send(answers).err().map(|refused| refused.0),
+            None => Some(answers),
+        };
+        refused.into_iter().flatten().for_each(Answer::send);
+    }
+
+    /// One transaction for all, answered only once all are on the disk.
+    fn write(&self, writer: &mut Writer, batch: Vec<Operation>) -> Vec<Answer> {
         if batch.is_empty() {
-            return;
+            return Vec::new();
         }
         let operations = batch.len() as u64;
         let commits = batch.iter().filter(|operation| matches!(operation, Operation::Commit(..))).count() as u64;
@@ -194,16 +226,16 @@ impl Shared {
                 self.stats.batches.fetch_add(1, Ordering::Relaxed);
                 self.stats.operations.fetch_add(operations, Ordering::Relaxed);
                 self.stats.commits.fetch_add(commits, Ordering::Relaxed);
-                answers.into_iter().for_each(Answer::send);
             }
             Err(error) => {
                 tracing::error!(%error, "a group of commits was rolled back");
-                answers.into_iter().for_each(|answer| answer.fail(&error));
+                answers.drain(..).for_each(|answer| answer.fail(&error));
             }
         }
         if self.wal_pages.load(Ordering::Relaxed) >= CHECKPOINT_PAGES {
             self.checkpoint(writer);
         }
+        answers
     }
 
     fn checkpoint(&self, writer: &Writer) {
@@ -262,7 +294,7 @@ impl Writer {
         match operation {
             Operation::Commit(commit, reply) => answer!(Commit, reply, self.commit(*commit)),
             Operation::Claim(request, reply) => answer!(Claim, reply, self.claim(request)),
-            Operation::Submit(submission, reply) => answer!(Submit, reply, self.submit(submission)),
+            Operation::Submit(submission, reply) => answer!(Submit, reply, self.submit(*submission)),
             Operation::ChangePlan(change, reply) => answer!(ChangePlan, reply, self.change_plan(change)),
             Operation::Note(notes, reply) => answer!(Note, reply, self.note(notes)),
         }
