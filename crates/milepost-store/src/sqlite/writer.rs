@@ -4,7 +4,7 @@
 //! caller does it at once: for a lone task two thread hops would cost more than the sync itself.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use rusqlite::Connection;
@@ -22,8 +22,9 @@ use super::submit::EncodedSubmission;
 
 /// Larger batches add latency and no speed: the sync is a small part of them already.
 const MAX_BATCH: usize = 2048;
-/// A caller writes by itself only this much; more is the writer thread's, so that no async worker is held for long.
-const MAX_INLINE: usize = 4;
+/// A caller writes by itself only while groups are this small; larger ones are the writer thread's, so that no async
+/// worker is held for long and groups grow as they should.
+const MAX_INLINE: usize = 2;
 /// WAL pages after which its content is moved into the database: 32 MiB.
 pub(super) const CHECKPOINT_PAGES: u64 = 8192;
 
@@ -49,6 +50,7 @@ pub(super) struct Shared {
     queue: Mutex<VecDeque<Operation>>,
     arrived: Condvar,
     stopping: AtomicBool,
+    last_batch: AtomicUsize,
     wal_pages: Arc<AtomicU64>,
     stats: Stats,
     answers: Option<mpsc::UnboundedSender<Vec<Answer>>>,
@@ -76,6 +78,7 @@ impl WriterHandle {
             queue: Mutex::default(),
             arrived: Condvar::new(),
             stopping: AtomicBool::new(false),
+            last_batch: AtomicUsize::new(0),
             wal_pages,
             stats: Stats::default(),
             answers: answer_inside_the_runtime(),
@@ -158,6 +161,7 @@ impl Shared {
             queue.len()
         };
         if waiting <= MAX_INLINE
+            && self.last_batch.load(Ordering::Relaxed) <= MAX_INLINE
             && let Some(mut writer) = try_lock(&self.writer)
         {
             let batch = self.take(MAX_INLINE);
@@ -218,6 +222,7 @@ impl Shared {
             return Vec::new();
         }
         let operations = batch.len() as u64;
+        self.last_batch.store(batch.len(), Ordering::Relaxed);
         let commits = batch.iter().filter(|operation| matches!(operation, Operation::Commit(..))).count() as u64;
         let mut answers = Vec::with_capacity(batch.len());
         match writer.transact(batch, &mut answers) {
