@@ -328,7 +328,8 @@ impl Writer {
         Ok(changed.then_some(status))
     }
 
-    /// A plan's status, with the times that go with it. It has ended when nothing of it is open any more.
+    /// A plan's status, with the times that go with it. It has ended when nothing of it is open any more. A change that
+    /// nobody asked for has nobody's name on it; the same status again leaves the name as it is.
     pub(super) fn write_plan(&mut self, no: i64, status: PlanStatus, by: Option<&By>, now: Timestamp) -> rusqlite::Result<()> {
         let plan = self.board.plans.get_mut(&no).expect("a plan is opened before it is written");
         plan.status = status;
@@ -339,7 +340,7 @@ impl Writer {
         self.connection
             .prepare_cached(
                 "UPDATE plans SET status = ?2, version = ?3, started_at = coalesce(started_at, ?4), ended_at = ?5, \
-                 changed_by = coalesce(?6, changed_by) WHERE no = ?1",
+                 changed_by = CASE WHEN status = ?2 THEN coalesce(?6, changed_by) ELSE ?6 END WHERE no = ?1",
             )?
             .execute(params![no, status.code(), plan.version as i64, started, ended, by])?;
         self.board.offer(no);
