@@ -1,6 +1,30 @@
-mod bench;
-#[tokio::main]
-async fn main() {
-    let a: Vec<String> = std::env::args().collect();
-    bench::chain(a[1].parse().unwrap(), a[2].parse().unwrap(), a[3].parse().unwrap(), a[4].parse().unwrap(), &a[5]).await;
+//! `milepost`: the engine on the command line. Each command is a file of its own; this one only leads to them.
+
+mod args;
+mod check;
+mod checkpoint;
+mod config;
+mod context;
+mod events;
+mod exit;
+mod logging;
+mod logs;
+mod operator;
+mod output;
+mod plan_file;
+mod progress;
+mod run;
+mod signals;
+mod socket;
+mod status;
+mod store;
+mod summary;
+mod text;
+mod verbs;
+mod views;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    exit::with_code(args::parse(), |args| args.dispatch())
 }
