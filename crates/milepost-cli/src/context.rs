@@ -18,8 +18,8 @@ const DEFAULT_CAPACITY: usize = 1024;
 pub(crate) struct Context {
     pub(crate) json: bool,
     pub(crate) quiet: bool,
-    /// Looked at only by commands that need a store: the others must not stumble over a bad one.
-    store: String,
+    /// As it was named, if it was. Looked at only by commands that need one: the others must not stumble over a bad one.
+    store: Option<String>,
     node: Option<String>,
     capacity: usize,
     /// `milepost`, and the flags that a next command needs to mean the same store.
@@ -42,7 +42,7 @@ impl Context {
         Ok(Self {
             json: global.json,
             quiet: global.quiet,
-            store: url.unwrap_or_else(|| DEFAULT_URL.to_owned()),
+            store: url,
             node: config.node,
             capacity: config.capacity.unwrap_or(DEFAULT_CAPACITY),
             program,
@@ -50,7 +50,7 @@ impl Context {
     }
 
     pub(crate) fn store(&self) -> Result<StoreUrl, Failure> {
-        StoreUrl::parse(&self.store)
+        StoreUrl::parse(self.store.as_deref().unwrap_or(DEFAULT_URL))
     }
 
     /// What to type to do this, in this store.

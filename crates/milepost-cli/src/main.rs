@@ -1,6 +1,7 @@
 //! `milepost`: the engine on the command line. Each command is a file of its own; this one only leads to them.
 
 mod args;
+// mod bench; // with `Bench(bench::Args)` in args.rs, once it has `Args` and `run`
 mod check;
 mod checkpoint;
 mod config;

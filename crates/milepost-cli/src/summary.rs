@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use milepost_core::id::PlanId;
+use milepost_core::id::{PlanId, TaskId};
 use milepost_core::task::PlanStatus;
 use milepost_core::time::Millis;
 use milepost_store::{PlanRow, Store, StoreError};
@@ -117,11 +117,18 @@ impl Steps<'_> {
     }
 
     fn stuck(&mut self, waiting: &[Waiting]) {
-        for Waiting { task, blocked_by } in waiting {
-            self.lines.push(format!("task {task} waits for {blocked_by}, and nobody runs that now"));
+        let holder = |waiting: &Waiting| {
+            let (plan, task) = waiting.blocked_by.split_once(':')?;
+            (PlanId::parse(plan).is_ok() && TaskId::parse(task).is_ok()).then(|| task.to_owned())
+        };
+        for waiting in waiting {
+            let (task, blocked_by) = (&waiting.task, &waiting.blocked_by);
+            self.lines.push(match holder(waiting) {
+                Some(_) => format!("task {task} waits for {blocked_by}, which nobody runs now"),
+                None => format!("task {task} cannot be run: {blocked_by}"),
+            });
         }
-        let holder = waiting.first().and_then(|waiting| waiting.blocked_by.split_once(':'));
-        if let Some((_, holder)) = holder {
+        if let Some(holder) = waiting.iter().find_map(holder) {
             self.add(&format!("status {holder}"), "why it still holds the tenant");
             self.add(&format!("cancel {holder}"), "gives the tenant free; or run its plan to its end");
         }

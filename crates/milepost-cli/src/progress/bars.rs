@@ -10,6 +10,7 @@ use milepost_core::time::{Millis, Timestamp};
 use super::tracker::{ActiveTask, Tracker};
 use crate::output::{BarsShown, show_bars};
 use crate::text::{length, short, until};
+use crate::views::failed;
 
 /// Lines for tasks, however high the terminal is.
 const MOST_LINES: usize = 10;
@@ -93,7 +94,7 @@ fn plan_line(tracker: &Tracker, status: PlanStatus, stopping: bool) -> String {
     if tracker.completed > 0 && elapsed > ESTIMATE_AFTER {
         let rate = tracker.completed as f64 / elapsed.as_secs_f64();
         parts.push(format!("{rate:.1}/s"));
-        let left = counts.pending + counts.running;
+        let left = tracker.left();
         if left > 0 && status == PlanStatus::Running && !stopping {
             parts.push(format!(
                 "ETA {}",
@@ -105,7 +106,7 @@ fn plan_line(tracker: &Tracker, status: PlanStatus, stopping: bool) -> String {
         (tracker.active_count() as u64, "running"),
         (counts.paused, "paused"),
         (tracker.retries, "retries"),
-        (counts.failed + counts.rolled_back + counts.rollback_failed, "failed"),
+        (failed(counts), "failed"),
         (counts.cancelled, "cancelled"),
     ];
     parts.extend(states.iter().filter(|(number, _)| *number > 0).map(|(number, name)| format!("{number} {name}")));

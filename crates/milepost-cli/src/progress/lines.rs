@@ -10,6 +10,7 @@ use milepost_store::PlanRow;
 use super::tracker::Tracker;
 use crate::output::message;
 use crate::text::{length, short};
+use crate::views::failed;
 
 /// Larger plans get a line now and then instead of several for each task.
 const SMALL_PLAN: u64 = 100;
@@ -52,7 +53,7 @@ impl Lines {
         }
         self.last_overview = Instant::now();
         let counts = &tracker.counts;
-        let failed = counts.failed + counts.rolled_back + counts.rollback_failed;
+        let failed = failed(counts);
         let (total, running) = (counts.total, tracker.active_count());
         message(&format!(
             "{}: {} of {total} tasks completed, {running} running, {failed} failed",
@@ -70,9 +71,9 @@ impl Lines {
                 let at = stage.as_ref().map(|stage| format!(" at {stage}")).unwrap_or_default();
                 return Some(format!("{task} FAILED{at}: {}", short(&cause.reason, 200)));
             }
+            _ if !self.each_task => return None,
             Event::TaskPaused { by } => format!("PAUSED{}", of(by.as_ref())),
             Event::TaskCancelled { by } => format!("CANCELLED{}", of(Some(by))),
-            _ if !self.each_task => return None,
             Event::TaskStarted { .. } if done > 0 => format!("goes on after {done} of {stages} stages"),
             Event::TaskStarted { .. } => "started".to_owned(),
             Event::TaskCompleted {} => "COMPLETED".to_owned(),

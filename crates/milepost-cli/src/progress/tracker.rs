@@ -10,7 +10,10 @@ use milepost_core::time::Timestamp;
 use milepost_engine::FeedItem;
 use milepost_store::{PlanRow, Store, TaskQuery, TaskRow, TasksOf};
 
-/// Counting a large plan takes the store a while; it is not asked more often than this.
+use crate::views::failed;
+
+/// Counting a large plan takes the store a while: it is not asked more often than this, nor for more than a tenth of
+/// the time.
 const CATCH_UP_EVERY: Duration = Duration::from_millis(500);
 /// Running tasks that are read again after lagging; more than fit on any screen.
 const MOST_REREAD: usize = 200;
@@ -18,6 +21,7 @@ const MOST_REREAD: usize = 200;
 #[derive(Debug)]
 pub(super) struct Tracker {
     plan: PlanId,
+    /// Pending and running ones are not followed: what has ended, and what is active, says enough.
     pub(super) counts: TaskCounts,
     pub(super) retries: u64,
     /// In the order in which they were taken on.
@@ -29,7 +33,7 @@ pub(super) struct Tracker {
     pub(super) since: Instant,
     /// The counts may be wrong: something happened whose effect on them takes more than the event to know.
     doubtful: bool,
-    caught_up_at: Instant,
+    catch_up_at: Instant,
 }
 
 /// A task that somebody works on.
@@ -63,12 +67,19 @@ impl Tracker {
             completed: 0,
             since: Instant::now(),
             doubtful: false,
-            caught_up_at: Instant::now(),
+            catch_up_at: Instant::now(),
         }
     }
 
     pub(super) fn plan(&self) -> &PlanId {
         &self.plan
+    }
+
+    /// Tasks that have not ended.
+    pub(super) fn left(&self) -> u64 {
+        let counts = &self.counts;
+        let ended = counts.completed + counts.cancelled + failed(counts);
+        counts.total.saturating_sub(ended)
     }
 
     pub(super) fn active(&self) -> impl Iterator<Item = &ActiveTask> {
@@ -106,11 +117,16 @@ impl Tracker {
 
     /// Asks the store when the events were not enough.
     pub(super) async fn catch_up(&mut self, store: &dyn Store) {
-        if !self.doubtful || self.caught_up_at.elapsed() < CATCH_UP_EVERY {
+        let asked_at = Instant::now();
+        if !self.doubtful || asked_at < self.catch_up_at {
             return;
         }
         self.doubtful = false;
-        self.caught_up_at = Instant::now();
+        self.reread(store).await;
+        self.catch_up_at = Instant::now() + CATCH_UP_EVERY.max(asked_at.elapsed() * 9);
+    }
+
+    async fn reread(&mut self, store: &dyn Store) {
         let Ok(Some(row)) = store.plan(&self.plan).await else { return };
         let query = TaskQuery {
             of: TasksOf::Plan(self.plan.clone()),
@@ -133,17 +149,11 @@ impl Tracker {
     /// What is common is counted as it comes; what is rare makes the counts doubtful.
     fn count(&mut self, record: &Record) {
         match record.event() {
-            Event::TaskStarted { .. } => {
-                self.counts.pending = self.counts.pending.saturating_sub(1);
-                self.counts.running += 1;
-            }
             Event::TaskCompleted {} => {
-                self.counts.running = self.counts.running.saturating_sub(1);
                 self.counts.completed += 1;
                 self.completed += 1;
             }
             Event::TaskFailed { .. } => {
-                self.counts.running = self.counts.running.saturating_sub(1);
                 self.counts.failed += 1;
                 self.doubtful = true;
             }
@@ -157,7 +167,8 @@ impl Tracker {
             | Event::RollbackStarted { .. }
             | Event::TaskRolledBack {}
             | Event::RollbackFailed { .. } => self.doubtful = true,
-            Event::StageStarted { .. }
+            Event::TaskStarted { .. }
+            | Event::StageStarted { .. }
             | Event::StageCompleted { .. }
             | Event::StageSkipped { .. }
             | Event::StageFailed { .. }

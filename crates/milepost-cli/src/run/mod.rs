@@ -70,6 +70,7 @@ pub(crate) struct Run<'a> {
 impl Run<'_> {
     async fn to_its_end(&self, row: PlanRow, signals: Signals) -> Outcome {
         let started = std::time::Instant::now();
+        self.say_it_begins(&row);
         let listener = self.listen();
         let progress = Progress::start(self.context, &self.engine, &row);
         self.engine.start();
@@ -82,6 +83,16 @@ impl Run<'_> {
         }
         let ending = ending?;
         self.summarise(ending, started.elapsed()).await
+    }
+
+    fn say_it_begins(&self, row: &PlanRow) {
+        if self.context.quiet {
+            return;
+        }
+        let tasks = count(row.counts.total, "task");
+        let ended = row.counts.total - row.counts.open();
+        let before = if ended > 0 { format!(", {ended} of them ended before") } else { String::new() };
+        output::message(&format!("plan {}: {tasks}{before}, {} at once", row.id, row.max_concurrency));
     }
 
     async fn summarise(&self, ending: Ending, took: std::time::Duration) -> Outcome {

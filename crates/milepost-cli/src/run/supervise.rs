@@ -1,7 +1,7 @@
 //! Watching over a run: until the plan has ended, a person stops it, or nothing of it can go on.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use milepost_core::id::PlanId;
 use milepost_core::task::{PlanStatus, TaskStatus};
@@ -13,8 +13,10 @@ use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::progress::Progress;
 use crate::signals::Signals;
+use crate::views::MOST_SHOWN;
 
-/// How often to look whether anything is left to wait for, when the plan itself does not change.
+/// How often to look whether anything is left to wait for, when the plan itself does not change; and never for more
+/// than a tenth of the time, because counting a large plan takes a while.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// How a run ended.
@@ -30,7 +32,7 @@ pub(crate) enum Ending {
     Interrupted(PlanId),
 }
 
-/// A task that cannot be run, and what keeps it.
+/// A task that cannot be run, and what keeps it: the holder of its tenant as `plan:task`, or what is wrong with it.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) task: String,
@@ -89,6 +91,7 @@ async fn settled(run: &Run<'_>, plan: &PlanId, progress: &Progress) -> Result<En
     let mut stuck_before = false;
     loop {
         let changes = engine.plan_changes(plan);
+        let looked_at = Instant::now();
         let row = engine.store().plan(plan).await?;
         let row = row.ok_or_else(|| StoreError::NotFound { what: "plan", id: plan.to_string() })?;
         if nothing_to_do(&row) {
@@ -112,15 +115,15 @@ async fn settled(run: &Run<'_>, plan: &PlanId, progress: &Progress) -> Result<En
         }
         tokio::select! {
             _ = changes => {}
-            () = time_to_look(engine, &row) => {}
+            () = time_to_look(engine, &row, LOOK_EVERY.max(looked_at.elapsed() * 9)) => {}
         }
     }
 }
 
 /// While tasks are in hand, their plan says by itself when it changes; that costs nothing.
-async fn time_to_look(engine: &Engine, row: &PlanRow) {
+async fn time_to_look(engine: &Engine, row: &PlanRow, wait: Duration) {
     loop {
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(wait).await;
         if row.status != PlanStatus::Running || engine.in_hand() == 0 {
             return;
         }
@@ -145,15 +148,15 @@ fn say_it_is_paused(run: &Run<'_>, row: &PlanRow) {
 
 /// What is left when every open task waits for a tenant or cannot be read, and nobody here can change that.
 async fn waits_for_nobody(engine: &Engine, row: &PlanRow) -> Result<Option<Vec<Waiting>>, StoreError> {
-    let counts = &row.counts;
-    let only_pending = row.status == PlanStatus::Running && counts.pending > 0 && counts.open() == counts.pending;
-    if !only_pending || engine.in_hand() > 0 {
+    // A paused task waits for a person, who can resume it from elsewhere.
+    if row.status != PlanStatus::Running || row.counts.paused > 0 || engine.in_hand() > 0 {
         return Ok(None);
     }
-    let of = TasksOf::Plan(row.id.clone());
-    let query = TaskQuery { of, statuses: vec![TaskStatus::Pending], after: None, limit: 20 };
+    let statuses = vec![TaskStatus::Pending, TaskStatus::Running, TaskStatus::RollingBack];
+    let query = TaskQuery { of: TasksOf::Plan(row.id.clone()), statuses, after: None, limit: MOST_SHOWN };
     let rows = engine.store().tasks(query).await?.items;
     let waiting =
         rows.into_iter().map(|row| Some(Waiting { task: row.key.id.to_string(), blocked_by: row.blocked_by? }));
-    Ok(waiting.collect())
+    let waiting: Option<Vec<Waiting>> = waiting.collect();
+    Ok(waiting.filter(|waiting| !waiting.is_empty()))
 }

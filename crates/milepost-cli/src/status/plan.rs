@@ -51,8 +51,8 @@ pub(super) async fn show(context: &Context, store: &dyn Store, plan: &PlanId) ->
         let why = by.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
         data.line(format!("  last changed by {}{why}", by.who));
     }
-    running_lines(&running, counts.running + counts.rolling_back, now).iter().for_each(|line| data.line(line));
-    waiting_lines(&waiting, counts.pending + counts.paused, &row).iter().for_each(|line| data.line(line));
+    running_lines(context, &running, counts.running + counts.rolling_back, now).iter().for_each(|line| data.line(line));
+    waiting_lines(context, &waiting, counts.pending + counts.paused, &row).iter().for_each(|line| data.line(line));
     failure_lines(&failures, failed(counts)).iter().for_each(|line| data.line(line));
     Ok(())
 }
@@ -80,7 +80,7 @@ fn times(row: &PlanRow, now: Timestamp) -> String {
     parts.join(", ")
 }
 
-fn running_lines(tasks: &[TaskView], total: u64, now: Timestamp) -> Vec<String> {
+fn running_lines(context: &Context, tasks: &[TaskView], total: u64, now: Timestamp) -> Vec<String> {
     let mut table = Table::new(&["RUNNING", "TENANT", "STAGE", "DONE", "ATTEMPT", "NOTE"]);
     for task in tasks {
         table.row(vec![
@@ -89,17 +89,19 @@ fn running_lines(tasks: &[TaskView], total: u64, now: Timestamp) -> Vec<String> 
             dash(task.current_stage.as_ref()),
             format!("{}/{}", task.completed_stages, task.total_stages),
             attempt(task),
-            note(task, now),
+            note(context, task, now),
         ]);
     }
     section(tasks, table, total)
 }
 
-fn waiting_lines(tasks: &[TaskView], total: u64, row: &PlanRow) -> Vec<String> {
+fn waiting_lines(context: &Context, tasks: &[TaskView], total: u64, row: &PlanRow) -> Vec<String> {
     let mut table = Table::new(&["WAITING", "TENANT", "DONE", "WHY"]);
     for task in tasks {
         let why = match (task.status, &task.blocked_by) {
-            (TaskStatus::Paused, _) => format!("paused; `milepost resume {}` goes on", task.task_id),
+            (TaskStatus::Paused, _) => {
+                format!("paused; `{}` goes on", context.command(&format!("resume {}", task.task_id)))
+            }
             (_, Some(holder)) => format!("blocked by {holder}"),
             (_, None) if row.status != milepost_core::task::PlanStatus::Running => {
                 format!("its plan is {}", row.status)
@@ -140,13 +142,13 @@ pub(super) fn attempt(task: &TaskView) -> String {
 }
 
 /// Why a task that counts as running does not get on, or how.
-pub(super) fn note(task: &TaskView, now: Timestamp) -> String {
+pub(super) fn note(context: &Context, task: &TaskView, now: Timestamp) -> String {
     let mut parts = Vec::new();
     if task.status == TaskStatus::RollingBack {
         parts.push("rolling back".to_owned());
     }
     if task.interrupted {
-        parts.push("interrupted: its node is gone, `milepost run FILE` goes on".to_owned());
+        parts.push(format!("interrupted: its node is gone, `{}` goes on", context.command("run FILE")));
     }
     if task.pause_requested {
         parts.push("pauses when its running stage ends".to_owned());

@@ -39,7 +39,7 @@ pub(super) async fn show(context: &Context, store: &dyn Store, task: &TaskId) ->
             task.ended_at.map(|ended| format!(", ended after {}", length(ended.since(started)))).unwrap_or_default();
         data.line(format!("  started {started}{ended}"));
     }
-    let why = note(&task, now);
+    let why = note(context, &task, now);
     if !why.is_empty() {
         data.line(format!("  {why}"));
     }

@@ -136,7 +136,10 @@ fn a_run_that_only_waits_for_a_tenant_nobody_works_on_says_so_and_ends() {
     world.wait_for_file("started-t");
     first.signal(rustix::process::Signal::KILL);
     first.end();
-    world.milepost(&["run", "q.yaml"]).must_exit(1).must_say(&["task u waits for p:t", "milepost cancel t"]);
+    world
+        .milepost(&["run", "q.yaml"])
+        .must_exit(1)
+        .must_say(&["task u waits for p:t, which nobody runs now", "milepost cancel t"]);
     world.good(&["cancel", "t"]);
     world.file("go", "");
     world.good(&["run", "q.yaml"]);
@@ -155,4 +158,20 @@ fn progress_of_a_running_stage_is_seen_from_outside() {
     });
     world.file("go", "");
     run.end().must_exit(0);
+}
+
+#[test]
+fn a_large_plan_does_not_fill_the_log_with_a_line_for_each_task() {
+    let world = World::new();
+    let tasks: String = (0..150).map(|number| format!("  - {{ id: t{number} }}\n")).collect();
+    world.file("p.yaml", &format!("plan: p\nstages: [{{ name: a, uses: noop }}]\ntasks:\n{tasks}"));
+    let run = world.good(&["run", "p.yaml"]);
+    assert!(run.stderr.lines().count() <= 2, "{}", run.stderr);
+}
+
+#[test]
+fn a_quiet_run_that_completes_says_nothing() {
+    let world = World::new();
+    world.file("p.yaml", "plan: p\nstages: [{ name: a, uses: noop }]\ntasks: [{ id: t }]\n");
+    assert_eq!(world.good(&["run", "p.yaml", "-q"]).said(), "");
 }
