@@ -15,8 +15,6 @@ pub(crate) const DEFAULT_URL: &str = "sqlite:milepost.db";
 /// A store that this build can open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoreUrl {
-    /// As the person wrote it.
-    pub(crate) shown: String,
     pub(crate) path: PathBuf,
 }
 
@@ -32,7 +30,7 @@ impl StoreUrl {
                 if path.is_empty() || path == ":memory:" {
                     return Err(usage(format!("`{url}` names no file")).help(format!("try `--store {DEFAULT_URL}`")));
                 }
-                Ok(Self { shown: url.to_owned(), path: canonical(Path::new(path)) })
+                Ok(Self { path: canonical(Path::new(path)) })
             }
             "postgres" | "postgresql" | "mysql" | "mariadb" | "redis" | "rediss" => {
                 Err(usage(format!("{scheme} stores are not in this build yet"))
@@ -51,7 +49,17 @@ impl StoreUrl {
     /// Opens the file to read it, whoever owns it.
     pub(crate) fn read(&self) -> Result<Arc<dyn Store>, Failure> {
         self.must_exist()?;
-        Ok(Arc::new(SqliteStore::open_to_read(&self.path)?))
+        Ok(Arc::new(SqliteStore::open_to_read(&self.path).map_err(|error| self.failure(error))?))
+    }
+
+    /// Why it could not be opened, naming the file where the error does not.
+    pub(crate) fn failure(&self, error: StoreError) -> Failure {
+        let unnamed = matches!(error, StoreError::Unavailable { .. });
+        let mut failure = Failure::from(error);
+        if unnamed {
+            failure.message = format!("{}: {}", self.path.display(), failure.message);
+        }
+        failure
     }
 
     pub(crate) fn must_exist(&self) -> Result<(), Failure> {

@@ -89,7 +89,7 @@ async fn ask(url: &StoreUrl, request: &Request) -> Result<(Answer, bool), Failur
             Err(StoreError::Owned { .. }) if Instant::now() < deadline => {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(url.failure(error)),
         }
     }
 }

@@ -50,13 +50,12 @@ pub(crate) async fn run(context: &Context, args: Args) -> Outcome {
     options.only = Some(plan.definition.id.clone());
     options.capacity = context.capacity(plan.definition.settings.max_concurrency);
     let engine = Engine::new(store, registry, options);
-    let row = submit(context, &args, &engine, &plan).await?;
-    let run = Run { context, file: &args.file, engine, url };
-    let row = take_up::take_up(&run, row, args.retry_failed).await?;
-    if nothing_to_do(&row) {
-        return run.say_there_is_nothing_to_do(&row).await;
-    }
-    run.to_its_end(row, signals).await
+    // From here on verbs come to us, also while a large plan is being stored.
+    let listener = listen(&url, &engine);
+    let mut run = Run { context, file: &args.file, engine, listener };
+    let outcome = run.submit_and_run(&args, &plan, signals).await;
+    run.leave().await;
+    outcome
 }
 
 /// A run of one plan, for as long as this process owns the store.
@@ -64,25 +63,36 @@ pub(crate) struct Run<'a> {
     context: &'a Context,
     file: &'a str,
     engine: Engine,
-    url: StoreUrl,
+    listener: Option<Listener>,
 }
 
 impl Run<'_> {
-    async fn to_its_end(&self, row: PlanRow, signals: Signals) -> Outcome {
+    async fn submit_and_run(&mut self, args: &Args, plan: &Arc<Plan>, signals: Signals) -> Outcome {
+        let row = submit(self.context, args, &self.engine, plan).await?;
+        let row = take_up::take_up(self, row, args.retry_failed).await?;
+        if nothing_to_do(&row) {
+            return self.say_there_is_nothing_to_do(&row).await;
+        }
+        self.run_it(row, signals).await
+    }
+
+    async fn run_it(&mut self, row: PlanRow, signals: Signals) -> Outcome {
         let started = std::time::Instant::now();
         self.say_it_begins(&row);
-        let listener = self.listen();
         let progress = Progress::start(self.context, &self.engine, &row);
         self.engine.start();
-        let socket = listener.as_ref().map(|listener| listener.file().to_owned());
-        let ending = supervise(self, &row.id, signals, &progress, socket).await;
-        self.engine.stop().await;
+        let ending = supervise(self, &row.id, signals, &progress).await;
+        self.leave().await;
         progress.finish().await;
-        if let Some(listener) = listener {
+        self.summarise(ending?, started.elapsed()).await
+    }
+
+    /// Verbs that come after this find nobody, and are done by whoever gave them.
+    async fn leave(&mut self) {
+        if let Some(listener) = self.listener.take() {
             listener.close().await;
         }
-        let ending = ending?;
-        self.summarise(ending, started.elapsed()).await
+        self.engine.stop().await;
     }
 
     fn say_it_begins(&self, row: &PlanRow) {
@@ -109,15 +119,15 @@ impl Run<'_> {
         let done = row.status == milepost_core::task::PlanStatus::Completed;
         Ok(if done { Exit::Done } else { Exit::TaskFailed })
     }
+}
 
-    /// Without a socket the plan runs all the same; only nobody can tell it anything.
-    fn listen(&self) -> Option<Listener> {
-        match Listener::bind(&self.url.path, &self.engine) {
-            Ok(listener) => Some(listener),
-            Err(error) => {
-                tracing::warn!(%error, "no socket beside the store: other terminals can watch, but not pause or cancel");
-                None
-            }
+/// Without a socket the plan runs all the same; only nobody can tell it anything.
+fn listen(url: &StoreUrl, engine: &Engine) -> Option<Listener> {
+    match Listener::bind(&url.path, engine) {
+        Ok(listener) => Some(listener),
+        Err(error) => {
+            tracing::warn!(%error, "no socket beside the store: other terminals can watch, but not pause or cancel");
+            None
         }
     }
 }
@@ -125,9 +135,10 @@ impl Run<'_> {
 fn own(url: &StoreUrl) -> Result<Arc<dyn Store>, Failure> {
     match url.own() {
         Ok(store) => Ok(store),
-        Err(error @ StoreError::Owned { .. }) => Err(Failure::from(error)
+        Err(error @ StoreError::Owned { .. }) => Err(url
+            .failure(error)
             .help("`milepost status` shows what it does; verbs such as `milepost pause` reach it from here")),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(url.failure(error)),
     }
 }
 

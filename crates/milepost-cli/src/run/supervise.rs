@@ -1,6 +1,5 @@
 //! Watching over a run: until the plan has ended, a person stops it, or nothing of it can go on.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use milepost_core::id::PlanId;
@@ -64,7 +63,6 @@ pub(super) async fn supervise(
     plan: &PlanId,
     mut signals: Signals,
     progress: &Progress,
-    socket: Option<PathBuf>,
 ) -> Result<Ending, Failure> {
     tokio::select! {
         ending = settled(run, plan, progress) => return Ok(ending?),
@@ -76,8 +74,8 @@ pub(super) async fn supervise(
         () = run.engine.stop() => Ok(Ending::Interrupted(plan.clone())),
         () = signals.next() => {
             // What runs dies with this process; its attempts are repeated by the next one.
-            if let Some(socket) = socket {
-                let _ = std::fs::remove_file(socket);
+            if let Some(listener) = &run.listener {
+                let _ = std::fs::remove_file(listener.file());
             }
             output::message("stopped at once; the running stages will be repeated");
             std::process::exit(Exit::Interrupted as i32)

@@ -42,6 +42,11 @@ fn a_missing_store_is_3_and_the_message_says_what_makes_one() {
         world.milepost(&args).must_exit(3).must_say(&["no store", "milepost run FILE"]);
     }
     assert!(!world.exists("milepost.db"));
+    world.file("p.yaml", &failing("p"));
+    world
+        .milepost(&["run", "p.yaml", "--store", "sqlite:no/such/place.db"])
+        .must_exit(3)
+        .must_say(&["no/such/place.db"]);
     world.file("other.db", "this is no database, and certainly none of ours, however long one looks at it");
     world.milepost(&["status", "--store", "sqlite:other.db"]).must_exit(3).must_say(&["not a Milepost store"]);
 }
