@@ -7,6 +7,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use crate::config::Color;
 use crate::context::Context;
 use crate::exit::{Exit, Outcome};
+use crate::output::Data;
 use crate::{check, checkpoint, events, logging, logs, run, status, verbs};
 
 const AFTER_HELP: &str = "\
@@ -104,7 +105,9 @@ impl Cli {
     pub(crate) fn dispatch(self) -> Outcome {
         let Cli { global, command } = self;
         if let Command::Completions { shell } = command {
-            clap_complete::generate(shell, &mut Cli::command(), "milepost", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "milepost", &mut script);
+            Data::new().bytes(&script);
             return Ok(Exit::Done);
         }
         let context = Context::new(&global)?;

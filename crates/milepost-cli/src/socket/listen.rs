@@ -73,7 +73,9 @@ async fn accept(listener: UnixListener, engine: Engine, stop: CancellationToken,
     loop {
         let Ok(place) = room.clone().acquire_owned().await else { return };
         let accepted = tokio::select! {
+            biased;
             accepted = listener.accept() => accepted,
+            // Only when nobody waits any more: who has connected gets an answer.
             () = stop.cancelled() => return,
         };
         match accepted {
@@ -84,6 +86,7 @@ async fn accept(listener: UnixListener, engine: Engine, stop: CancellationToken,
                     drop(place);
                 });
             }
+            Err(_) if stop.is_cancelled() => return,
             Err(error) => {
                 tracing::warn!(%error, "a verb of another process could not be taken");
                 tokio::time::sleep(Duration::from_millis(100)).await;

@@ -73,3 +73,19 @@ fn a_failure_with_rollback_ends_rolled_back_and_the_run_says_so() {
     world.milepost(&["run", "p.yaml"]).must_exit(1).must_say(&["ROLLED_BACK", "it is broken"]);
     assert_eq!(world.read("ran"), "first\nsecond\nundo-second\nundo-first\n");
 }
+
+#[test]
+fn a_plan_that_pauses_itself_after_a_person_resumed_it_ends_its_run() {
+    let world = World::new();
+    let plan = gated("p", &["t"])
+        .replace("plan: p", "plan: p\non_task_failure: pause\ndefaults: { retry: { max_attempts: 1 } }");
+    world
+        .file("p.yaml", &format!("{}  - {{ id: u }}\n", plan.replace("echo \"$MILEPOST_TASK\" >> finished", "exit 1")));
+    let run = world.start(&["run", "p.yaml"]);
+    world.wait_for_file("started-u");
+    world.good(&["pause", "p"]);
+    world.good(&["resume", "p"]);
+    world.file("go", "");
+    // Both may fail before the pause reaches the second; then the plan is over.
+    run.end().must_exit(1).must_say(&["FAILED at finish", "milepost run p.yaml --retry-failed"]);
+}

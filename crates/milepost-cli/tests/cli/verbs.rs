@@ -151,3 +151,26 @@ fn many_verbs_at_once_are_all_answered() {
     verbs.into_iter().for_each(|verb| drop(verb.end().must_exit(0).must_say(&["CANCELLED"])));
     run.end().must_exit(1).must_say(&["8 cancelled"]);
 }
+
+#[test]
+fn what_an_owner_does_not_understand_harms_neither_it_nor_others() {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixStream;
+    let world = World::new();
+    world.file("p.yaml", &gated("p", &["t"]));
+    let run = world.start(&["run", "p.yaml"]);
+    world.wait_for_file("started-t");
+    let connect = || UnixStream::connect(world.path().join("milepost.db.sock")).unwrap();
+    // Says nothing, and keeps nobody waiting.
+    let _silent: Vec<UnixStream> = (0..10).map(|_| connect()).collect();
+    for request in ["nonsense\n".to_owned(), "{\"v\": 99}\n".to_owned(), "x".repeat(100_000)] {
+        let mut stream = connect();
+        // The owner may hang up in the middle of what is too long.
+        let _ = stream.write_all(request.as_bytes());
+        let mut answer = String::new();
+        let _ = BufReader::new(stream).read_line(&mut answer);
+        assert!(answer.is_empty() || answer.contains("\"answer\":\"failed\""), "{answer}");
+    }
+    world.good(&["cancel", "p"]);
+    run.end().must_exit(1);
+}
