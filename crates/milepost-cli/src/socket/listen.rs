@@ -22,6 +22,8 @@ const LONGEST_REQUEST: u64 = 64 * 1024;
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long verbs that are being carried out may keep the owner from leaving.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A request that is on its way when the owner leaves arrives within this.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 const AT_ONCE: usize = 64;
 
 /// Listens until it is closed.
@@ -80,9 +82,9 @@ async fn accept(listener: UnixListener, engine: Engine, stop: CancellationToken,
         };
         match accepted {
             Ok((stream, _)) => {
-                let engine = engine.clone();
+                let (engine, stop) = (engine.clone(), stop.clone());
                 connections.spawn(async move {
-                    serve(stream, &engine).await;
+                    serve(stream, &engine, &stop).await;
                     drop(place);
                 });
             }
@@ -95,16 +97,27 @@ async fn accept(listener: UnixListener, engine: Engine, stop: CancellationToken,
     }
 }
 
-async fn serve(mut stream: UnixStream, engine: &Engine) {
-    let answer = match tokio::time::timeout(READ_TIMEOUT, read(&mut stream)).await {
-        Ok(Ok(request)) => request.perform(engine).await,
-        Ok(Err(answer)) => answer,
-        Err(_) => Answer::Failed { message: "no request came in time".to_owned() },
+async fn serve(mut stream: UnixStream, engine: &Engine, stop: &CancellationToken) {
+    let read = tokio::select! {
+        read = read(&mut stream) => read,
+        () = time_is_up(stop) => Err(Answer::Failed { message: "no request came in time".to_owned() }),
+    };
+    let answer = match read {
+        Ok(request) => request.perform(engine).await,
+        Err(answer) => answer,
     };
     let mut line = serde_json::to_vec(&answer).unwrap_or_default();
     line.push(b'\n');
     // Who has gone away does not want the answer; what was asked is done all the same.
     let _ = tokio::time::timeout(READ_TIMEOUT, stream.write_all(&line)).await;
+}
+
+/// Who says nothing does not keep an owner from leaving.
+async fn time_is_up(stop: &CancellationToken) {
+    tokio::select! {
+        () = tokio::time::sleep(READ_TIMEOUT) => {}
+        () = stop.cancelled() => tokio::time::sleep(LAST_WORDS).await,
+    }
 }
 
 async fn read(stream: &mut UnixStream) -> Result<Request, Answer> {
