@@ -1,11 +1,35 @@
+//! `milepost`: the engine on the command line. Each command is a file of its own; this one only leads to them.
+
+mod args;
 mod bench;
-use clap::Parser;
+mod check;
+mod checkpoint;
+mod config;
+mod context;
+mod events;
+mod exit;
+mod logging;
+mod logs;
+mod operator;
+mod output;
+mod plan_file;
+mod progress;
+mod run;
+mod signals;
+mod socket;
+mod status;
+mod store;
+mod summary;
+mod text;
+mod verbs;
+mod views;
+
+use std::process::ExitCode;
+
+/// Commits are made on one thread and written on another, which the system's allocator pays for with locks.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-#[derive(Parser)]
-struct Cli { #[command(flatten)] args: bench::Args, #[arg(long)] store: Option<std::path::PathBuf> }
-#[tokio::main]
-async fn main() {
-    let cli = Cli::parse();
-    println!("{}", serde_json::to_string_pretty(&bench::run(&cli.args, cli.store).await.unwrap()).unwrap());
+
+fn main() -> ExitCode {
+    exit::with_code(args::parse(), |args| args.dispatch())
 }

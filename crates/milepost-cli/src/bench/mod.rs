@@ -8,9 +8,13 @@ mod workloads;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use milepost_store::sqlite::{SqliteStore, raw};
+
+use crate::context::Context;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output::Data;
 
 use figures::{Figures, mean_batch, peak_rss};
 use plans::Shape;
@@ -50,8 +54,16 @@ pub(crate) struct Args {
     stored: u32,
 }
 
+pub(crate) async fn bench(context: &Context, args: &Args) -> Outcome {
+    let path = context.named_store()?.map(|store| store.path);
+    let figures = run(args, path).await.map_err(|error| Failure::new(Exit::OutOfReach, format!("{error:#}")))?;
+    let mut data = Data::new();
+    data.json(&figures);
+    Ok(Exit::Done)
+}
+
 /// Runs the workload on `path`, or on a fresh file here that is deleted afterwards, and answers one JSON object.
-pub(crate) async fn run(args: &Args, path: Option<PathBuf>) -> Result<serde_json::Value> {
+async fn run(args: &Args, path: Option<PathBuf>) -> Result<serde_json::Value> {
     let scratch;
     let path = match path {
         Some(path) => path,

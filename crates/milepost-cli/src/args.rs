@@ -1,0 +1,158 @@
+//! The command line itself: what may be typed, and which function that leads to.
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+
+use crate::config::Color;
+use crate::context::Context;
+use crate::exit::{Exit, Outcome};
+use crate::output::Data;
+use crate::{bench, check, checkpoint, events, logging, logs, run, status, verbs};
+
+const AFTER_HELP: &str = "\
+Exit codes:
+  0    done
+  1    some task failed, or the plan was cancelled
+  2    bad usage, a bad plan file, or a plan that clashes with a stored one
+  3    store out of reach: missing, damaged, or owned by another process
+  4    no such plan or task
+  5    refused: its state forbids it
+  130  interrupted (Ctrl-C once: stop at the stage boundary; twice: now)
+
+Examples:
+  milepost check deploy.yaml
+  milepost run deploy.yaml
+  milepost status deploy-2025-11
+  milepost pause task-3 --reason 'waiting for the database team'
+  milepost logs task-3 --stage push
+  milepost run deploy.yaml --retry-failed
+
+Settings come from flags, then MILEPOST_STORE, then --config FILE or ./milepost.toml.";
+
+/// Durable plans of tasks of stages: each stage's result is kept before the next one starts.
+#[derive(Debug, Parser)]
+#[command(name = "milepost", version, after_help = AFTER_HELP, arg_required_else_help = true, infer_subcommands = false)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Everywhere")]
+pub(crate) struct Global {
+    /// Where plans are kept: sqlite:PATH [env: MILEPOST_STORE] [default: sqlite:milepost.db]
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) store: Option<String>,
+    /// Read settings from this file instead of ./milepost.toml
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Answer in JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Say more: -v for information, -vv for debugging
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// Say nothing but results and errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Colours; `auto` is for terminals only and respects NO_COLOR
+    #[arg(long, global = true, value_name = "WHEN")]
+    pub(crate) color: Option<Color>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Submit a plan and run it here to its end; the same plan again carries on where it stopped
+    Run(run::Args),
+    /// Say what is wrong with a plan file, without running it
+    Check(check::Args),
+    /// Print the JSON Schema of plan files
+    Schema,
+    /// What runs, what waits and why, what failed where
+    Status(status::Args),
+    /// A task's event log
+    Events(events::Args),
+    /// What a task's stages printed
+    Logs(logs::Args),
+    /// How far a task has come, as it is kept for the next attempt
+    Checkpoint(checkpoint::Args),
+    /// Let a plan that is READY run
+    Start(verbs::Args),
+    /// Pause at the stage boundary
+    Pause(verbs::Args),
+    /// Go on with what is paused
+    Resume(verbs::Args),
+    /// End it for good, and what it is running right now
+    Cancel(verbs::Args),
+    /// Run failed or interrupted tasks again, from their checkpoints
+    Retry(verbs::RetryArgs),
+    /// Undo completed stages in reverse order
+    Rollback(verbs::Args),
+    /// Make failed tasks PENDING again, to run at the next start
+    ResetFailed(verbs::Args),
+    /// Measure this machine and store, beside what both give a bare loop; prints JSON
+    Bench(bench::Args),
+    /// Print a script that completes commands in your shell
+    Completions { shell: clap_complete::Shell },
+}
+
+pub(crate) fn parse() -> Cli {
+    Cli::parse()
+}
+
+impl Cli {
+    pub(crate) fn dispatch(self) -> Outcome {
+        let Cli { global, command } = self;
+        if let Command::Completions { shell } = command {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "milepost", &mut script);
+            Data::new().bytes(&script);
+            return Ok(Exit::Done);
+        }
+        let context = Context::new(&global)?;
+        logging::start(global.verbose, global.quiet);
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| crate::exit::Failure::new(Exit::OutOfReach, error.to_string()))?;
+        runtime.block_on(Box::pin(command.perform(&context)))
+    }
+}
+
+impl Command {
+    async fn perform(self, context: &Context) -> Outcome {
+        use milepost_engine::Verb;
+        match self {
+            Command::Run(args) => run::run(context, args).await,
+            Command::Check(args) => check::check(context, &args),
+            Command::Schema => check::schema(),
+            Command::Status(args) => status::status(context, args).await,
+            Command::Events(args) => events::events(context, args).await,
+            Command::Logs(args) => logs::logs(context, args).await,
+            Command::Checkpoint(args) => checkpoint::checkpoint(context, args).await,
+            Command::Start(args) => verbs::operate(context, args, Verb::Start).await,
+            Command::Pause(args) => verbs::operate(context, args, Verb::Pause).await,
+            Command::Resume(args) => verbs::operate(context, args, Verb::Resume).await,
+            Command::Cancel(args) => verbs::operate(context, args, Verb::Cancel).await,
+            Command::Retry(args) => {
+                let verb = Verb::Retry { from_checkpoint: !args.from_start };
+                verbs::operate(context, args.common, verb).await
+            }
+            Command::Rollback(args) => verbs::operate(context, args, Verb::Rollback).await,
+            Command::ResetFailed(args) => verbs::operate(context, args, Verb::ResetFailed).await,
+            Command::Bench(args) => bench::bench(context, &args).await,
+            Command::Completions { .. } => Ok(Exit::Done),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_put_together_soundly() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,133 @@
+//! What a person sees of a run while it lasts: bars on a terminal, plain lines elsewhere, nothing with `-q`.
+//!
+//! It watches the engine's feed from a task of its own. Who lags looks at the store instead; nothing waits for it.
+
+mod bars;
+mod lines;
+mod tracker;
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use milepost_core::task::PlanStatus;
+use milepost_engine::{Engine, FeedItem};
+use milepost_store::PlanRow;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, watch};
+use tokio::task::JoinHandle;
+
+use crate::context::Context;
+use bars::Bars;
+use lines::Lines;
+use tracker::Tracker;
+
+const DRAW_EVERY: Duration = Duration::from_millis(100);
+
+/// A watcher at work.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    signals: watch::Sender<Seen>,
+    watcher: Option<JoinHandle<()>>,
+}
+
+/// What the supervisor knows and the feed does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    plan: PlanStatus,
+    stopping: bool,
+    over: bool,
+}
+
+enum Display {
+    Bars(Bars),
+    Lines(Lines),
+}
+
+impl Progress {
+    /// Begins to watch; made before the engine starts, it misses nothing.
+    pub(crate) fn start(context: &Context, engine: &Engine, row: &PlanRow) -> Self {
+        let (signals, seen) = watch::channel(Seen { plan: row.status, stopping: false, over: false });
+        if context.quiet {
+            return Self { signals, watcher: None };
+        }
+        let display = if std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb") {
+            Display::Bars(Bars::new())
+        } else {
+            Display::Lines(Lines::new(row))
+        };
+        let feed = engine.feed().subscribe();
+        let watcher = Watcher { engine: engine.clone(), feed, tracker: Tracker::new(row), display, seen };
+        Self { signals, watcher: Some(tokio::spawn(watcher.watch())) }
+    }
+
+    pub(crate) fn plan(&self, status: PlanStatus) {
+        self.signals.send_if_modified(|seen| std::mem::replace(&mut seen.plan, status) != status);
+    }
+
+    pub(crate) fn stopping(&self) {
+        self.signals.send_modify(|seen| seen.stopping = true);
+    }
+
+    /// Clears the screen of bars.
+    pub(crate) async fn finish(self) {
+        self.signals.send_modify(|seen| seen.over = true);
+        if let Some(watcher) = self.watcher {
+            // A watcher that panicked has nothing left to clear.
+            let _ = watcher.await;
+        }
+    }
+}
+
+struct Watcher {
+    engine: Engine,
+    feed: broadcast::Receiver<FeedItem>,
+    tracker: Tracker,
+    display: Display,
+    seen: watch::Receiver<Seen>,
+}
+
+impl Watcher {
+    async fn watch(mut self) {
+        let mut tick = tokio::time::interval(DRAW_EVERY);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                item = self.feed.recv() => match item {
+                    Ok(item) => self.take(&item),
+                    Err(RecvError::Lagged(_)) => self.tracker.lagged(),
+                    Err(RecvError::Closed) => break,
+                },
+                _ = tick.tick() => self.draw().await,
+                changed = self.seen.changed() => if changed.is_err() || self.seen.borrow().over {
+                    break;
+                },
+            }
+        }
+        while let Ok(item) = self.feed.try_recv() {
+            self.take(&item);
+        }
+        match self.display {
+            Display::Bars(bars) => bars.clear(),
+            Display::Lines(_) => {}
+        }
+    }
+
+    fn take(&mut self, item: &FeedItem) {
+        let now = self.engine.clock().now();
+        self.tracker.take(item, now);
+        if let Display::Lines(lines) = &mut self.display {
+            lines.take(item);
+        }
+    }
+
+    async fn draw(&mut self) {
+        self.tracker.catch_up(&**self.engine.store()).await;
+        let seen = *self.seen.borrow();
+        let now = self.engine.clock().now();
+        match &mut self.display {
+            Display::Bars(bars) => bars.draw(&self.tracker, seen.plan, seen.stopping, now),
+            Display::Lines(lines) => lines.tick(&self.tracker),
+        }
+    }
+}

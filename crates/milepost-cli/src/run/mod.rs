@@ -1,0 +1,170 @@
+//! `run`: submits a plan and runs it here to its end, or carries on where it stopped.
+
+mod supervise;
+mod take_up;
+
+use std::sync::Arc;
+
+use milepost_core::plan::Plan;
+use milepost_engine::{Engine, Options};
+use milepost_store::{PlanRow, Resubmit, Start, Store, StoreError};
+
+use crate::context::Context;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output;
+use crate::plan_file;
+use crate::progress::Progress;
+use crate::signals::Signals;
+use crate::socket::Listener;
+use crate::store::StoreUrl;
+use crate::summary::Summary;
+use crate::text::{count, shell};
+
+use supervise::supervise;
+
+pub(crate) use supervise::{Ending, Waiting};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The plan file, YAML or JSON; `-` is stdin
+    file: String,
+    /// If the stored plan has other tasks: add the new ones, and remove those that are gone
+    #[arg(long)]
+    update: bool,
+    /// Also run failed tasks again, from their checkpoints
+    #[arg(long)]
+    retry_failed: bool,
+    /// The name of this node in the log [default: HOST-PID]
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+}
+
+pub(crate) async fn run(context: &Context, args: Args) -> Outcome {
+    let registry = plan_file::registry();
+    let plan = Arc::new(plan_file::read(&args.file, &registry)?);
+    let url = context.store()?;
+    let store = own(&url)?;
+    // Before anything runs, so that no signal finds it unprepared.
+    let signals = Signals::listen()?;
+    let mut options = Options::new(context.node(args.node.clone()));
+    options.only = Some(plan.definition.id.clone());
+    options.capacity = context.capacity(plan.definition.settings.max_concurrency);
+    let engine = Engine::new(store, registry, options);
+    // From here on verbs come to us, also while a large plan is being stored.
+    let listener = listen(&url, &engine);
+    let mut run = Run { context, file: &args.file, engine, listener };
+    let outcome = run.submit_and_run(&args, &plan, signals).await;
+    run.leave().await;
+    outcome
+}
+
+/// A run of one plan, for as long as this process owns the store.
+pub(crate) struct Run<'a> {
+    context: &'a Context,
+    file: &'a str,
+    engine: Engine,
+    listener: Option<Listener>,
+}
+
+impl Run<'_> {
+    async fn submit_and_run(&mut self, args: &Args, plan: &Arc<Plan>, signals: Signals) -> Outcome {
+        let row = submit(self.context, args, &self.engine, plan).await?;
+        let row = take_up::take_up(self, row, args.retry_failed).await?;
+        if nothing_to_do(&row) {
+            return self.say_there_is_nothing_to_do(&row).await;
+        }
+        self.run_it(row, signals).await
+    }
+
+    async fn run_it(&mut self, row: PlanRow, signals: Signals) -> Outcome {
+        let started = std::time::Instant::now();
+        self.say_it_begins(&row);
+        let progress = Progress::start(self.context, &self.engine, &row);
+        self.engine.start();
+        let ending = supervise(self, &row.id, signals, &progress).await;
+        self.leave().await;
+        progress.finish().await;
+        self.summarise(ending?, started.elapsed()).await
+    }
+
+    /// Verbs that come after this find nobody, and are done by whoever gave them.
+    async fn leave(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            listener.close().await;
+        }
+        self.engine.stop().await;
+    }
+
+    fn say_it_begins(&self, row: &PlanRow) {
+        if self.context.quiet {
+            return;
+        }
+        let tasks = count(row.counts.total, "task");
+        let ended = row.counts.total - row.counts.open();
+        let before = if ended > 0 { format!(", {ended} of them ended before") } else { String::new() };
+        output::message(&format!("plan {}: {tasks}{before}, {} at once", row.id, row.max_concurrency));
+    }
+
+    async fn summarise(&self, ending: Ending, took: std::time::Duration) -> Outcome {
+        let store = &**self.engine.store();
+        let summary = Summary::read(store, ending.plan()).await?;
+        let exit = ending.exit(summary.status());
+        summary.show(self.context, self.file, &ending, took);
+        Ok(exit)
+    }
+
+    async fn say_there_is_nothing_to_do(&self, row: &PlanRow) -> Outcome {
+        let summary = Summary::read(&**self.engine.store(), &row.id).await?;
+        summary.show_nothing_to_do(self.context, self.file);
+        let done = row.status == milepost_core::task::PlanStatus::Completed;
+        Ok(if done { Exit::Done } else { Exit::TaskFailed })
+    }
+}
+
+/// Without a socket the plan runs all the same; only nobody can tell it anything.
+fn listen(url: &StoreUrl, engine: &Engine) -> Option<Listener> {
+    match Listener::bind(&url.path, engine) {
+        Ok(listener) => Some(listener),
+        Err(error) => {
+            tracing::warn!(%error, "no socket beside the store: other terminals can watch, but not pause or cancel");
+            None
+        }
+    }
+}
+
+fn own(url: &StoreUrl) -> Result<Arc<dyn Store>, Failure> {
+    match url.own() {
+        Ok(store) => Ok(store),
+        Err(error @ StoreError::Owned { .. }) => Err(url
+            .failure(error)
+            .help("`milepost status` shows what it does; verbs such as `milepost pause` reach it from here")),
+        Err(error) => Err(url.failure(error)),
+    }
+}
+
+async fn submit(context: &Context, args: &Args, engine: &Engine, plan: &Arc<Plan>) -> Result<PlanRow, Failure> {
+    let resubmit = if args.update { Resubmit::Update } else { Resubmit::Same };
+    let submitted = engine.submit(plan.clone(), Start::AtOnce, resubmit).await.map_err(|error| {
+        let failure = Failure::from(error);
+        let clash =
+            failure.exit == Exit::Usage && !args.update && failure.message.contains("exists with other content");
+        if clash {
+            let again = context.command(&format!("run {} --update", shell(&args.file)));
+            return failure
+                .help(format!("`{again}` adds new tasks and removes those that are gone"))
+                .help("or give the plan another id");
+        }
+        failure
+    })?;
+    let difference = submitted.difference;
+    if difference.added + difference.removed > 0 && !context.quiet {
+        let (added, removed) = (count(difference.added, "task"), count(difference.removed, "task"));
+        output::message(&format!("plan {} updated: {added} added, {removed} removed", plan.definition.id));
+    }
+    Ok(submitted.plan)
+}
+
+/// The plan has ended, and nothing of it is being cancelled or rolled back any more.
+fn nothing_to_do(row: &PlanRow) -> bool {
+    row.status.is_ended() && row.counts.open() == 0
+}

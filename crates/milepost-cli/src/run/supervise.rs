@@ -1,0 +1,160 @@
+//! Watching over a run: until the plan has ended, a person stops it, or nothing of it can go on.
+
+use std::time::{Duration, Instant};
+
+use milepost_core::id::PlanId;
+use milepost_core::task::{PlanStatus, TaskStatus};
+use milepost_engine::Engine;
+use milepost_store::{PlanRow, StoreError, TaskQuery, TasksOf};
+
+use super::{Run, nothing_to_do};
+use crate::exit::{Exit, Failure};
+use crate::output;
+use crate::progress::Progress;
+use crate::signals::Signals;
+use crate::views::MOST_SHOWN;
+
+/// How often to look whether anything is left to wait for, when the plan itself does not change; and never for more
+/// than a tenth of the time, because counting a large plan takes a while.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// How a run ended.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// The plan is over.
+    Ended(PlanId),
+    /// `on_task_failure: pause` stopped it, and a person has to decide.
+    PausedByFailure(PlanId),
+    /// What is left waits for something that nobody here works on.
+    Stuck(PlanId, Vec<Waiting>),
+    /// Ctrl-C or SIGTERM, at the stage boundary.
+    Interrupted(PlanId),
+}
+
+/// A task that cannot be run, and what keeps it: the holder of its tenant as `plan:task`, or what is wrong with it.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) task: String,
+    pub(crate) blocked_by: String,
+}
+
+impl Ending {
+    pub(super) fn plan(&self) -> &PlanId {
+        match self {
+            Ending::Ended(plan)
+            | Ending::PausedByFailure(plan)
+            | Ending::Stuck(plan, _)
+            | Ending::Interrupted(plan) => plan,
+        }
+    }
+
+    pub(super) fn exit(&self, status: PlanStatus) -> Exit {
+        match (self, status) {
+            // Also when it was stopped in its very last moment.
+            (_, PlanStatus::Completed) => Exit::Done,
+            (Ending::Interrupted(_), _) => Exit::Interrupted,
+            (Ending::Ended(_) | Ending::PausedByFailure(_) | Ending::Stuck(..), _) => Exit::TaskFailed,
+        }
+    }
+}
+
+pub(super) async fn supervise(
+    run: &Run<'_>,
+    plan: &PlanId,
+    mut signals: Signals,
+    progress: &Progress,
+) -> Result<Ending, Failure> {
+    tokio::select! {
+        ending = settled(run, plan, progress) => return Ok(ending?),
+        () = signals.next() => {}
+    }
+    progress.stopping();
+    output::message("stopping after the running stages; press Ctrl-C again to stop now");
+    tokio::select! {
+        () = run.engine.stop() => Ok(Ending::Interrupted(plan.clone())),
+        () = signals.next() => {
+            // What runs dies with this process; its attempts are repeated by the next one.
+            if let Some(listener) = &run.listener {
+                let _ = std::fs::remove_file(listener.file());
+            }
+            output::message("stopped at once; the running stages will be repeated");
+            std::process::exit(Exit::Interrupted as i32)
+        }
+    }
+}
+
+async fn settled(run: &Run<'_>, plan: &PlanId, progress: &Progress) -> Result<Ending, StoreError> {
+    let engine = &run.engine;
+    let mut told_paused = false;
+    let mut stuck_before = false;
+    loop {
+        let changes = engine.plan_changes(plan);
+        let looked_at = Instant::now();
+        let row = engine.store().plan(plan).await?;
+        let row = row.ok_or_else(|| StoreError::NotFound { what: "plan", id: plan.to_string() })?;
+        if nothing_to_do(&row) {
+            return Ok(Ending::Ended(row.id));
+        }
+        if row.status == PlanStatus::Paused {
+            if row.changed_by.is_none() && nothing_active(&row) {
+                return Ok(Ending::PausedByFailure(row.id));
+            }
+            if !std::mem::replace(&mut told_paused, true) {
+                say_it_is_paused(run, &row);
+            }
+        } else if std::mem::take(&mut told_paused) && row.status == PlanStatus::Running {
+            output::message(&format!("plan {plan} goes on"));
+        }
+        progress.plan(row.status);
+        match waits_for_nobody(engine, &row).await? {
+            // Seen twice: in between, something may just have been about to be claimed.
+            Some(waiting) if stuck_before => return Ok(Ending::Stuck(row.id, waiting)),
+            waiting => stuck_before = waiting.is_some(),
+        }
+        tokio::select! {
+            _ = changes => {}
+            () = time_to_look(engine, &row, LOOK_EVERY.max(looked_at.elapsed() * 9)) => {}
+        }
+    }
+}
+
+/// While tasks are in hand, their plan says by itself when it changes; that costs nothing.
+async fn time_to_look(engine: &Engine, row: &PlanRow, wait: Duration) {
+    loop {
+        tokio::time::sleep(wait).await;
+        if row.status != PlanStatus::Running || engine.in_hand() == 0 {
+            return;
+        }
+    }
+}
+
+fn nothing_active(row: &PlanRow) -> bool {
+    row.counts.running + row.counts.rolling_back == 0
+}
+
+fn say_it_is_paused(run: &Run<'_>, row: &PlanRow) {
+    let who = row.changed_by.as_ref();
+    let why = who.and_then(|by| by.why.as_ref()).map(|why| format!(" ({why})")).unwrap_or_default();
+    match who {
+        Some(by) => {
+            let resume = run.context.command(&format!("resume {}", row.id));
+            output::message(&format!("plan {} was paused by {}{why}; `{resume}` goes on", row.id, by.who));
+        }
+        None => output::message(&format!("plan {} pauses because a task failed", row.id)),
+    }
+}
+
+/// What is left when every open task waits for a tenant or cannot be read, and nobody here can change that.
+async fn waits_for_nobody(engine: &Engine, row: &PlanRow) -> Result<Option<Vec<Waiting>>, StoreError> {
+    // A paused task waits for a person, who can resume it from elsewhere.
+    if row.status != PlanStatus::Running || row.counts.paused > 0 || engine.in_hand() > 0 {
+        return Ok(None);
+    }
+    let statuses = vec![TaskStatus::Pending, TaskStatus::Running, TaskStatus::RollingBack];
+    let query = TaskQuery { of: TasksOf::Plan(row.id.clone()), statuses, after: None, limit: MOST_SHOWN };
+    let rows = engine.store().tasks(query).await?.items;
+    let waiting =
+        rows.into_iter().map(|row| Some(Waiting { task: row.key.id.to_string(), blocked_by: row.blocked_by? }));
+    let waiting: Option<Vec<Waiting>> = waiting.collect();
+    Ok(waiting.filter(|waiting| !waiting.is_empty()))
+}

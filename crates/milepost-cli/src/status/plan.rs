@@ -1,0 +1,163 @@
+//! One plan: its counts, what runs, what waits and why, what failed.
+
+use milepost_core::id::PlanId;
+use milepost_core::task::{StageStatus, TaskStatus, TaskView};
+use milepost_core::time::Timestamp;
+use milepost_store::{PlanRow, Store, StoreError};
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::exit::Failure;
+use crate::output::Data;
+use crate::summary::{counts_line, failure_lines};
+use crate::text::{Table, dash, length, plan_status, short, until};
+use crate::views::{PlanView, TaskFailureView, failed, failures, tasks_in};
+
+#[derive(Debug, Serialize)]
+struct Report {
+    #[serde(flatten)]
+    plan: PlanView,
+    running: Vec<TaskView>,
+    waiting: Vec<TaskView>,
+    failures: Vec<TaskFailureView>,
+}
+
+pub(super) async fn show(context: &Context, store: &dyn Store, plan: &PlanId) -> Result<(), Failure> {
+    let row = store.plan(plan).await?;
+    let row = row.ok_or_else(|| StoreError::NotFound { what: "plan", id: plan.to_string() })?;
+    let counts = &row.counts;
+    let running =
+        in_states(store, &row, counts.running + counts.rolling_back, &[TaskStatus::Running, TaskStatus::RollingBack]);
+    let running = running.await?;
+    // What waits is of interest while the plan runs; before and after, all of it waits for the same thing.
+    let waiting =
+        in_states(store, &row, counts.pending + counts.paused, &[TaskStatus::Pending, TaskStatus::Paused]).await?;
+    let failures = failures(store, &row).await?;
+    let mut data = Data::new();
+    if context.json {
+        data.json(&Report { plan: PlanView::from(&row), running, waiting, failures });
+        return Ok(());
+    }
+    let now = milepost_engine::Clock::system().now();
+    data.line(format!(
+        "plan {} {}, {}% done: {}",
+        row.id,
+        plan_status(row.status),
+        counts.percent(),
+        counts_line(&row)
+    ));
+    data.line(format!("  {}", times(&row, now)));
+    if let Some(by) = &row.changed_by {
+        let why = by.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        data.line(format!("  last changed by {}{why}", by.who));
+    }
+    running_lines(context, &running, counts.running + counts.rolling_back, now).iter().for_each(|line| data.line(line));
+    waiting_lines(context, &waiting, counts.pending + counts.paused, &row).iter().for_each(|line| data.line(line));
+    failure_lines(&failures, failed(counts)).iter().for_each(|line| data.line(line));
+    Ok(())
+}
+
+/// A plan of a hundred thousand tasks is not searched for what it does not have.
+async fn in_states(
+    store: &dyn Store,
+    row: &PlanRow,
+    count: u64,
+    states: &[TaskStatus],
+) -> Result<Vec<TaskView>, StoreError> {
+    if count == 0 { Ok(Vec::new()) } else { tasks_in(store, &row.id, states).await }
+}
+
+fn times(row: &PlanRow, now: Timestamp) -> String {
+    let mut parts = vec![format!("created {}", row.created_at)];
+    match (row.started_at, row.ended_at) {
+        (Some(started), Some(ended)) => {
+            parts.push(format!("ended {ended}, {} after its start", length(ended.since(started))));
+        }
+        (Some(started), None) => parts.push(format!("started {} ago", length(now.since(started)))),
+        (None, _) => parts.push("not started".to_owned()),
+    }
+    parts.push(format!("{} at once", row.max_concurrency));
+    parts.join(", ")
+}
+
+fn running_lines(context: &Context, tasks: &[TaskView], total: u64, now: Timestamp) -> Vec<String> {
+    let mut table = Table::new(&["RUNNING", "TENANT", "STAGE", "DONE", "ATTEMPT", "NOTE"]);
+    for task in tasks {
+        table.row(vec![
+            task.task_id.to_string(),
+            dash(task.tenant_id.as_ref().map(|tenant| short(tenant.as_str(), 24))),
+            dash(task.current_stage.as_ref()),
+            format!("{}/{}", task.completed_stages, task.total_stages),
+            attempt(task),
+            note(context, task, now),
+        ]);
+    }
+    section(tasks, table, total)
+}
+
+fn waiting_lines(context: &Context, tasks: &[TaskView], total: u64, row: &PlanRow) -> Vec<String> {
+    let mut table = Table::new(&["WAITING", "TENANT", "DONE", "WHY"]);
+    for task in tasks {
+        let why = match (task.status, &task.blocked_by) {
+            (TaskStatus::Paused, _) => {
+                format!("paused; `{}` goes on", context.command(&format!("resume {}", task.task_id)))
+            }
+            (_, Some(holder)) => format!("blocked by {holder}"),
+            (_, None) if row.status != milepost_core::task::PlanStatus::Running => {
+                format!("its plan is {}", row.status)
+            }
+            (_, None) => "for a free place".to_owned(),
+        };
+        table.row(vec![
+            task.task_id.to_string(),
+            dash(task.tenant_id.as_ref().map(|tenant| short(tenant.as_str(), 24))),
+            format!("{}/{}", task.completed_stages, task.total_stages),
+            why,
+        ]);
+    }
+    section(tasks, table, total)
+}
+
+fn section(tasks: &[TaskView], table: Table, total: u64) -> Vec<String> {
+    if tasks.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![String::new()];
+    lines.extend(table.lines("  "));
+    let more = total.saturating_sub(tasks.len() as u64);
+    if more > 0 {
+        lines.push(format!("  and {more} more"));
+    }
+    lines
+}
+
+/// `2 of 4`.
+pub(super) fn attempt(task: &TaskView) -> String {
+    let of = task.stages.iter().find(|stage| Some(&stage.name) == task.current_stage.as_ref());
+    match (task.attempt, of) {
+        (Some(attempt), Some(stage)) => format!("{attempt} of {}", stage.max_attempts),
+        (Some(attempt), None) => attempt.to_string(),
+        (None, _) => "-".to_owned(),
+    }
+}
+
+/// Why a task that counts as running does not get on, or how.
+pub(super) fn note(context: &Context, task: &TaskView, now: Timestamp) -> String {
+    let mut parts = Vec::new();
+    if task.status == TaskStatus::RollingBack {
+        parts.push("rolling back".to_owned());
+    }
+    if task.interrupted {
+        parts.push(format!("interrupted: its node is gone, `{}` goes on", context.command("run FILE")));
+    }
+    if task.pause_requested {
+        parts.push("pauses when its running stage ends".to_owned());
+    }
+    if let Some(due) = task.next_retry_at {
+        let waits = task.stages.iter().find(|stage| stage.status == StageStatus::RetryWait);
+        let reason =
+            waits.and_then(|stage| stage.reason.as_ref()).map(|reason| format!(" after: {}", short(reason, 60)));
+        parts.push(format!("retry {}{}", until(due, now), reason.unwrap_or_default()));
+    }
+    parts.join(", ")
+}
