@@ -95,7 +95,8 @@ impl Prepared {
         let outcome = match self.work {
             Err(failure) => Outcome::Failure(failure),
             Ok((kind, call)) => {
-                let work = AssertUnwindSafe(kind.run(call)).catch_unwind();
+                // Called inside, so that a kind that panics before it has made its future is caught as well.
+                let work = AssertUnwindSafe(async { kind.run(call).await }).catch_unwind();
                 let work = work.map(|outcome| outcome.unwrap_or_else(|panic| Outcome::Failure(panicked(&*panic))));
                 limit(work, self.timeout, &self.cancel).await
             }
