@@ -144,7 +144,8 @@ fn result(outcome: Outcome) -> StageResult {
         Outcome::Success { outputs } => {
             let bytes = size(&outputs);
             if bytes > MAX_RESULT_BYTES {
-                let reason = format!("its result has {bytes} bytes, more than 1 MiB; store it elsewhere and pass a reference");
+                let reason =
+                    format!("its result has {bytes} bytes, more than 1 MiB; store it elsewhere and pass a reference");
                 return StageResult::Failure(Failure::fatal(ErrorType::Persistence, reason));
             }
             StageResult::Success(outputs)

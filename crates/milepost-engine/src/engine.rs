@@ -8,7 +8,9 @@ use std::time::Duration;
 use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
 use milepost_core::task::PlanStatus;
-use milepost_store::{ClaimRequest, PlanQuery, PlanRow, Resubmit, Start, Store, StoreError, StoredTask, Submission, Submitted};
+use milepost_store::{
+    ClaimRequest, PlanQuery, PlanRow, Resubmit, Start, Store, StoreError, StoredTask, Submission, Submitted,
+};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -108,7 +110,11 @@ impl Engine {
     }
 
     /// Waits until the plan is in a status that `settled` accepts.
-    pub async fn wait_for_plan(&self, plan: &PlanId, settled: impl Fn(&PlanRow) -> bool) -> Result<PlanRow, EngineError> {
+    pub async fn wait_for_plan(
+        &self,
+        plan: &PlanId,
+        settled: impl Fn(&PlanRow) -> bool,
+    ) -> Result<PlanRow, EngineError> {
         loop {
             let changes = self.inner.feed.plan_changes(plan);
             let row = self.inner.store.plan(plan).await?;
@@ -149,8 +155,13 @@ impl Inner {
         self.runners().get(task).cloned()
     }
 
-    pub(crate) fn forget(&self, task: &TaskId) {
-        self.runners().remove(task);
+    /// Closes a runner's mailbox. The task may have been claimed again already: its new runner's mailbox stays.
+    pub(crate) fn forget(&self, task: &TaskId, orders: &mut mpsc::UnboundedReceiver<Order>) {
+        let mut runners = self.runners();
+        orders.close();
+        if runners.get(task).is_some_and(mpsc::UnboundedSender::is_closed) {
+            runners.remove(task);
+        }
     }
 
     /// A runner is done: its slot, its tenant and its place here are free.
@@ -229,7 +240,10 @@ async fn claim_loop(inner: Arc<Inner>) {
             }
             Err(error) => {
                 tracing::warn!(error = %chain(&error), "nothing could be claimed; trying again");
-                tokio::time::sleep(pause).await;
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = inner.stop.cancelled() => {}
+                }
                 pause = (pause * 2).min(Duration::from_secs(5));
             }
         }

@@ -6,7 +6,9 @@ use futures::StreamExt;
 use milepost_core::id::{PlanId, TaskId, Tenant};
 use milepost_core::plan::{PlanCommand, PlanRejection};
 use milepost_core::task::{By, Command, Decision, PlanStatus, Rejection, TaskStatus, decide};
-use milepost_store::{Commit, Holder, LeaseChange, PlanChange, StoreError, StoredTask, TaskQuery, TaskRow, TasksOf, Wake};
+use milepost_store::{
+    Commit, Holder, LeaseChange, PlanChange, StoreError, StoredTask, TaskQuery, TaskRow, TasksOf, Wake,
+};
 use tokio::sync::oneshot;
 
 use crate::engine::{Engine, Inner};
@@ -83,7 +85,8 @@ impl Engine {
             Target::Plan(plan) => inner.operate_plan(&plan, verb, &by).await?,
             Target::Task(task) => inner.operate_task(&task, verb, by).await?,
             Target::Tenant(tenant) => {
-                let query = TaskQuery { of: TasksOf::Tenant(tenant.clone()), statuses: Vec::new(), after: None, limit: 1 };
+                let query =
+                    TaskQuery { of: TasksOf::Tenant(tenant.clone()), statuses: Vec::new(), after: None, limit: 1 };
                 let newest = inner.store.tasks(query).await?.items.into_iter().next();
                 let newest = newest.ok_or(VerbError::NotFound { what: "task of tenant", id: tenant.to_string() })?;
                 inner.operate_task(&newest.key.id, verb, by).await?
@@ -104,7 +107,9 @@ impl Inner {
             Verb::ResetFailed => (Command::Retry { by, from_checkpoint: true }, Some(PlanCommand::Reset)),
             Verb::Rollback => (Command::Rollback(by), None),
             Verb::Start => {
-                return Err(VerbError::Refused(format!("a task is started with its plan; `milepost retry {task}` runs a failed one again")));
+                return Err(VerbError::Refused(format!(
+                    "a task is started with its plan; `milepost retry {task}` runs a failed one again"
+                )));
             }
         };
         let status = self.command(task, command, plan).await?;
@@ -162,7 +167,8 @@ impl Inner {
             stages: decision.task.stages().len(),
         };
         // A rollback that was asked for may begin at once; anything else that is active waits for its recovery.
-        let lease = if status == TaskStatus::RollingBack { LeaseChange::Keep } else { LeaseChange::Release(Wake::Recovery) };
+        let lease =
+            if status == TaskStatus::RollingBack { LeaseChange::Keep } else { LeaseChange::Release(Wake::Recovery) };
         let commit = Commit {
             key: stored.key,
             holder: Holder::Operator,

@@ -15,7 +15,11 @@ async fn an_attempt_that_outlives_its_timeout_is_cancelled_and_counts_as_a_retry
     let (world, gate) = (World::new(), Gate::shut());
     let node = world.node(Registry::new().with("gate", gate.kind()));
     let retry = "{max_attempts: 2, strategy: fixed, base: 1s, jitter: false}";
-    let row = node.run(&format!("{{plan: p, stages: [{{name: s, uses: gate, timeout: 3s, retry: {retry}}}], tasks: [{{id: t}}]}}")).await;
+    let row = node
+        .run(&format!(
+            "{{plan: p, stages: [{{name: s, uses: gate, timeout: 3s, retry: {retry}}}], tasks: [{{id: t}}]}}"
+        ))
+        .await;
     assert_eq!(row.status, PlanStatus::Failed);
     assert_eq!(gate.cancelled(), ["t/s/1", "t/s/2"], "each was told to end");
     let task = node.task("t").await;
@@ -40,7 +44,8 @@ async fn an_attempt_that_does_not_listen_is_dropped_after_a_grace_and_its_late_r
         }
     });
     let node = world.node(Registry::new().with("deaf", deaf));
-    node.run("{plan: p, stages: [{name: s, uses: deaf, timeout: 1s, retry: {max_attempts: 1}}], tasks: [{id: t}]}").await;
+    node.run("{plan: p, stages: [{name: s, uses: deaf, timeout: 1s, retry: {max_attempts: 1}}], tasks: [{id: t}]}")
+        .await;
     let task = node.task("t").await;
     assert_eq!((task.status(), error_type(&task)), (TaskStatus::Failed, ErrorType::Timeout));
     assert_eq!(task.ended_at().unwrap().since(task.started_at().unwrap()).get(), 11_000);
@@ -56,7 +61,8 @@ async fn a_success_that_comes_after_the_timeout_is_not_counted() {
         Outcome::success()
     });
     let node = world.node(Registry::new().with("late", late));
-    node.run("{plan: p, stages: [{name: s, uses: late, timeout: 1s, retry: {max_attempts: 1}}], tasks: [{id: t}]}").await;
+    node.run("{plan: p, stages: [{name: s, uses: late, timeout: 1s, retry: {max_attempts: 1}}], tasks: [{id: t}]}")
+        .await;
     assert_eq!(node.status("t").await, TaskStatus::Failed);
 }
 
@@ -77,8 +83,11 @@ async fn a_task_timeout_strikes_a_task_that_waits_for_a_retry_too_long_to_be_hel
     let flaky = crate::support::Flaky::default();
     flaky.fail("s", 9);
     let node = world.node(Registry::new().with("flaky", flaky.kind()));
-    let retry = "{strategy: fixed, base: 10m, jitter: false}";
-    node.run(&format!("{{plan: p, task_timeout: 90s, stages: [{{name: s, uses: flaky, retry: {retry}}}], tasks: [{{id: t}}]}}")).await;
+    let retry = "{strategy: fixed, base: 10m, max: 1h, jitter: false}";
+    node.run(&format!(
+        "{{plan: p, task_timeout: 90s, stages: [{{name: s, uses: flaky, retry: {retry}}}], tasks: [{{id: t}}]}}"
+    ))
+    .await;
     let task = node.task("t").await;
     assert_eq!((task.status(), error_type(&task)), (TaskStatus::Failed, ErrorType::Timeout));
     assert_eq!(task.ended_at().unwrap().since(task.started_at().unwrap()).get(), 90_000);

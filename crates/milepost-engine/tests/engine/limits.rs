@@ -126,7 +126,8 @@ async fn a_plan_that_refuses_busy_tenants_is_not_accepted_and_leaves_nothing_beh
     let node = world.node(Registry::new().with("gate", gate.kind()).with("noop", journal.kind()));
     node.submit("{plan: p, stages: [{name: s, uses: gate}], tasks: [{id: a, tenant: x}]}").await;
     gate.inside(1).await;
-    let refusing = "{plan: q, on_tenant_conflict: refuse, stages: [{name: s, uses: noop}], tasks: [{id: b, tenant: x}]}";
+    let refusing =
+        "{plan: q, on_tenant_conflict: refuse, stages: [{name: s, uses: noop}], tasks: [{id: b, tenant: x}]}";
     let refused = node.engine.submit(plan(refusing), Start::AtOnce, Resubmit::Same).await.unwrap_err();
     assert!(refused.to_string().contains("busy: x"), "{refused}");
     gate.open();

@@ -20,7 +20,8 @@ async fn a_stage_of_a_chain_runs_only_after_the_completion_of_the_one_before_is_
             async move {
                 let query = EventQuery { task: call.task.clone(), after: 0, limit: usize::MAX };
                 let events = store.events(query).await.expect("a log");
-                let completed = events.iter().filter(|event| matches!(event.record.event(), Event::StageCompleted { .. }));
+                let completed =
+                    events.iter().filter(|event| matches!(event.record.event(), Event::StageCompleted { .. }));
                 let expected: usize = call.stage.as_str()[1..].parse().expect("stages are named s0, s1, …");
                 assert_eq!(completed.count(), expected, "when {} ran", call.stage);
                 let last = events.last().expect("its own start").record.event();
@@ -139,6 +140,9 @@ async fn nothing_new_starts_beside_a_stage_that_failed_for_good_and_what_runs_ma
     gate.open();
     node.ended("p").await;
     let task = node.task("t").await;
-    assert_eq!((task.status(), stage(&task, "slow")), (TaskStatus::Failed, milepost_core::task::StageStatus::Completed));
+    assert_eq!(
+        (task.status(), stage(&task, "slow")),
+        (TaskStatus::Failed, milepost_core::task::StageStatus::Completed)
+    );
     assert_eq!(journal.calls(), [""; 0]);
 }

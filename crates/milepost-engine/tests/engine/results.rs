@@ -39,7 +39,10 @@ async fn a_result_just_below_the_limit_is_kept() {
 async fn a_stage_of_an_unknown_kind_fails_its_task_as_invalid_and_no_other() {
     let (world, journal) = (World::new(), Journal::default());
     let node = world.node(Registry::new().with("noop", journal.kind()));
-    node.run("{plan: p, tasks: [{id: a, stages: [{name: s, uses: nobody}]}, {id: b, stages: [{name: s, uses: noop}]}]}").await;
+    node.run(
+        "{plan: p, tasks: [{id: a, stages: [{name: s, uses: nobody}]}, {id: b, stages: [{name: s, uses: noop}]}]}",
+    )
+    .await;
     assert_eq!(error_type(&node.task("a").await), ErrorType::Validation);
     assert_eq!(node.status("b").await, TaskStatus::Completed);
 }
@@ -48,7 +51,8 @@ async fn a_stage_of_an_unknown_kind_fails_its_task_as_invalid_and_no_other() {
 async fn a_parameter_that_cannot_be_rendered_fails_the_task_as_invalid() {
     let (world, journal) = (World::new(), Journal::default());
     let node = world.node(Registry::new().with("noop", journal.kind()));
-    node.run("{plan: p, stages: [{name: s, uses: noop, with: {x: '{{ input.a.b.c }}'}}], tasks: [{id: t, input: {}}]}").await;
+    node.run("{plan: p, stages: [{name: s, uses: noop, with: {x: '{{ input.a.b.c }}'}}], tasks: [{id: t, input: {}}]}")
+        .await;
     assert_eq!(error_type(&node.task("t").await), ErrorType::Validation);
     assert_eq!(journal.calls(), [""; 0]);
 }

@@ -14,7 +14,7 @@ use crate::support::{Flaky, World, kind, of_plan, of_task, stage};
 
 const LONG: &str = "
 plan: p
-stages: [{ name: s, uses: flaky, retry: { max_attempts: 3, strategy: fixed, base: 10m, jitter: false } }]
+stages: [{ name: s, uses: flaky, retry: { max_attempts: 3, strategy: fixed, base: 10m, max: 1h, jitter: false } }]
 tasks: [{ id: t, tenant: x }]";
 const SHORT: &str = "
 plan: p
@@ -153,6 +153,7 @@ async fn a_task_that_waits_for_a_retry_can_be_paused_and_resumed_and_its_retry_k
         if text == LONG {
             node.until_status("t", TaskStatus::Running).await;
             node.idle().await;
+            assert_eq!(stage(&node.task("t").await, "s"), StageStatus::RetryWait, "not held all the while");
         }
         node.ended("p").await;
         let task = node.task("t").await;
@@ -243,13 +244,20 @@ async fn thousands_of_waiting_retries_all_fire_and_none_early() {
             noted.lock().unwrap().push(call.task.to_string());
         }
         async move {
-            if call.attempt == 2 { Outcome::success() } else { Outcome::Failure(Failure::retryable(ErrorType::Network, "no")) }
+            if call.attempt == 2 {
+                Outcome::success()
+            } else {
+                Outcome::Failure(Failure::retryable(ErrorType::Network, "no"))
+            }
         }
     });
     let node = world.node(Registry::new().with("once", once));
     let tasks: Vec<String> = (0..2000).map(|i| format!("{{id: t{i}}}")).collect();
     let retry = "{strategy: fixed, base: 40s, jitter: false}";
-    let text = format!("{{plan: p, max_concurrency: 5000, stages: [{{name: s, uses: once, retry: {retry}}}], tasks: [{}]}}", tasks.join(","));
+    let text = format!(
+        "{{plan: p, max_concurrency: 5000, stages: [{{name: s, uses: once, retry: {retry}}}], tasks: [{}]}}",
+        tasks.join(",")
+    );
     let row = node.run(&text).await;
     assert_eq!(row.counts.completed, 2000);
     assert_eq!(*early.lock().unwrap(), [""; 0]);

@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
 use milepost_store::{
-    ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note, Page, PlanChange, PlanQuery,
-    PlanRow, Store, StoreError, StoreStats, StoredEvent, StoredTask, Submission, Submitted, TaskQuery, TaskRow,
+    ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note, Page, PlanChange,
+    PlanQuery, PlanRow, Store, StoreError, StoreStats, StoredEvent, StoredTask, Submission, Submitted, TaskQuery,
+    TaskRow,
 };
 use tokio::sync::Notify;
 
@@ -37,7 +38,13 @@ pub(crate) struct Faulty {
 
 impl Faulty {
     pub(crate) fn over(store: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { store, answers: Mutex::default(), slowness: Mutex::default(), refused: Notify::new(), seen: Mutex::default() })
+        Arc::new(Self {
+            store,
+            answers: Mutex::default(),
+            slowness: Mutex::default(),
+            refused: Notify::new(),
+            seen: Mutex::default(),
+        })
     }
 
     pub(crate) fn answer(&self, answers: Answers) {

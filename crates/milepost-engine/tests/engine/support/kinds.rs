@@ -89,7 +89,11 @@ impl Flaky {
                 *left -= 1;
             }
             async move {
-                if fails { Outcome::Failure(Failure::retryable(ErrorType::Network, "no route")) } else { Outcome::success() }
+                if fails {
+                    Outcome::Failure(Failure::retryable(ErrorType::Network, "no route"))
+                } else {
+                    Outcome::success()
+                }
             }
         })
     }
