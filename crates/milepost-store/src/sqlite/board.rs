@@ -95,6 +95,8 @@ pub(super) struct Board {
     pub(super) waiting: HashMap<Tenant, BTreeSet<Place>>,
     /// Given back until an instant.
     pub(super) parked: BTreeSet<(Timestamp, i64)>,
+    /// Their instant came while their plan did not run, by plan.
+    pub(super) overdue: BTreeMap<i64, BTreeSet<i64>>,
     /// RUNNING and held by nobody alive, by plan.
     pub(super) orphans: BTreeMap<i64, BTreeSet<i64>>,
     /// The same for ROLLING_BACK, which does not wait for its plan to run.
@@ -190,7 +192,7 @@ impl Board {
 
     /// The task is held again, or no longer active.
     pub(super) fn adopt(&mut self, plan: i64, no: i64) {
-        for orphans in [&mut self.orphans, &mut self.undoing] {
+        for orphans in [&mut self.orphans, &mut self.undoing, &mut self.overdue] {
             if let Some(of_plan) = orphans.get_mut(&plan) {
                 of_plan.remove(&no);
                 if of_plan.is_empty() {

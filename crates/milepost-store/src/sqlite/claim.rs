@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use milepost_core::id::Tenant;
-use milepost_core::plan::Recovery;
-use milepost_core::task::{Claim, Command, PlanStatus, TaskStatus, decide};
+use milepost_core::plan::{OnTaskFailure, PlanCommand, Recovery};
+use milepost_core::task::{Claim, Command, Event, PlanStatus, TaskStatus, decide};
 use milepost_core::time::Timestamp;
 use rusqlite::params;
 
@@ -50,9 +50,11 @@ impl Writer {
             let runs = self.plan_runs(plan) || status == TaskStatus::RollingBack;
             if runs && only.is_none_or(|only| only == plan) {
                 self.take_on(no, request, claimed)?;
+            } else if status == TaskStatus::RollingBack {
+                self.board.orphan(plan, no, status);
             } else {
                 // Its time has come but its plan's has not.
-                self.board.orphan(plan, no, status);
+                self.board.overdue.entry(plan).or_default().insert(no);
             }
         }
         Ok(())
@@ -72,6 +74,11 @@ impl Writer {
                 }
             }
         }
+        for (plan, tasks) in &self.board.overdue {
+            if only.is_none_or(|only| only == *plan) && self.plan_runs(*plan) {
+                wanted.extend(tasks);
+            }
+        }
         for no in wanted {
             if claimed.tasks.len() >= request.limit {
                 break;
@@ -88,7 +95,8 @@ impl Writer {
         };
         for plan in plans {
             while claimed.tasks.len() < request.limit {
-                let Some(open) = self.board.plans.get(&plan) else { break };
+                // A task that failed in being claimed may have paused it.
+                let Some(open) = self.board.plans.get(&plan).filter(|open| open.status == PlanStatus::Running) else { break };
                 let room = (request.limit - claimed.tasks.len()).min(open.free_slots() as usize);
                 if room == 0 {
                     break;
@@ -96,6 +104,9 @@ impl Writer {
                 let ready = self.ready_tasks(plan, room)?;
                 let found = ready.len();
                 for no in ready {
+                    if !self.plan_runs(plan) {
+                        break;
+                    }
                     self.take_on(no, request, claimed)?;
                 }
                 if found < room {
@@ -163,6 +174,11 @@ impl Writer {
         if decision.task.status() != head.status {
             self.board.moved(plan, Some(head.status), Some(decision.task.status()));
         }
+        let failed = decision.events.iter().any(|record| matches!(record.event(), Event::TaskFailed { .. }));
+        let pauses_plan = failed && shared.settings.on_task_failure == OnTaskFailure::Pause;
+        // A plan that cannot be paused any more stays as it is.
+        let asked = pauses_plan.then(|| self.plan_after(plan, PlanCommand::Pause).ok()).flatten();
+        let status = decision.task.status();
         let stored = StoredTask {
             key,
             epoch: standing.lease,
@@ -176,7 +192,6 @@ impl Writer {
             self.hold_tenant(&tenant, no, position, request.now)?;
         }
         if held {
-            let status = stored.task.status();
             let lease = Lease { version: row.version, last_event: position, status, plan, rank, wake_at: None, tenant };
             self.board.leases.insert(no, lease);
             claimed.tasks.push(stored);
@@ -186,11 +201,13 @@ impl Writer {
             {
                 self.free_tenant(tenant, (plan, rank, no))?;
             }
+            claimed.ended.push(stored);
+        }
+        if asked.is_some() || !held {
             let id = shared.id().clone();
-            if self.settle_plan(plan, None, stored.task.status(), request.now)?.is_some() {
+            if self.settle_plan(plan, asked, status, request.now)?.is_some() {
                 claimed.settled.push(id);
             }
-            claimed.ended.push(stored);
         }
         Ok(())
     }

@@ -287,9 +287,20 @@ impl Writer {
         self.board.held.remove(tenant);
         self.connection.prepare_cached("DELETE FROM locks WHERE tenant = ?1")?.execute([tenant.as_str()])?;
         for (plan, _, waiter) in self.board.next_in_line(tenant) {
-            self.connection
-                .prepare_cached("UPDATE task_runtimes SET queue = 0 WHERE no = ?1 AND queue = 1")?
-                .execute([waiter])?;
+            // A rollback that was asked for goes on where it was before it lined up, whatever its plan does.
+            let undo_at = self
+                .connection
+                .prepare_cached(
+                    "UPDATE task_runtimes SET queue = CASE status WHEN ?2 THEN 2 ELSE 0 END WHERE no = ?1 AND queue = 1 \
+                     RETURNING CASE status WHEN ?2 THEN coalesce(wake_at, 0) END",
+                )?
+                .query_row(params![waiter, TaskStatus::RollingBack.code()], |row| time(row, 0))
+                .optional()?
+                .flatten();
+            if let Some(at) = undo_at {
+                self.board.parked.insert((at, waiter));
+                continue;
+            }
             if let Some(open) = self.board.plans.get_mut(&plan) {
                 open.may_have_ready = true;
             }
@@ -298,7 +309,7 @@ impl Writer {
         Ok(())
     }
 
-    fn plan_after(&self, no: i64, command: PlanCommand) -> Result<PlanStatus, StoreError> {
+    pub(super) fn plan_after(&self, no: i64, command: PlanCommand) -> Result<PlanStatus, StoreError> {
         let plan = &self.board.plans[&no];
         Ok(next_plan_status(plan.shared.id().as_str(), plan.status, &plan.counts, command)?)
     }
@@ -317,9 +328,10 @@ impl Writer {
             let settled = next_plan_status(plan.shared.id().as_str(), status, &plan.counts, PlanCommand::Settle);
             status = settled.expect("settling refuses nothing");
         }
-        let changed = status != plan.status;
-        let over = plan.counts.open() == 0 && (task.is_ended() || changed);
-        if changed || (over && status == PlanStatus::Cancelled) {
+        let over = plan.counts.open() == 0 && (task.is_ended() || status != plan.status);
+        // A plan is CANCELLED from the word on, and ends with its last task.
+        let changed = status != plan.status || (over && status == PlanStatus::Cancelled);
+        if changed {
             self.write_plan(no, status, None, now)?;
         }
         if over && status.is_ended() {
