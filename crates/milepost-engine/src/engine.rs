@@ -1,7 +1,7 @@
 //! The node: claims what there is to do, gives each task a runner, and stops in good order.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -59,6 +59,8 @@ pub(crate) struct Inner {
     pub(crate) feed: Feed,
     /// Stop at the stage boundary.
     pub(crate) stop: CancellationToken,
+    /// The same, for a look at every stage's end that costs nothing.
+    stopping: AtomicBool,
     options: Options,
     runners: Mutex<HashMap<TaskId, mpsc::UnboundedSender<Order>>>,
     in_hand: AtomicUsize,
@@ -76,6 +78,7 @@ impl Engine {
             clock: options.clock,
             feed: Feed::new(),
             stop: CancellationToken::new(),
+            stopping: AtomicBool::new(false),
             options,
             runners: Mutex::default(),
             in_hand: AtomicUsize::new(0),
@@ -104,9 +107,25 @@ impl Engine {
 
     pub async fn submit(&self, plan: Arc<Plan>, start: Start, resubmit: Resubmit) -> Result<Submitted, EngineError> {
         let submission = Submission { plan, start, resubmit, now: self.inner.clock.now() };
-        let submitted = self.inner.store.submit(submission).await?;
-        self.inner.wake.notify_one();
-        Ok(submitted)
+        let inner = self.inner.clone();
+        let submitted = self.see_through(async move {
+            let submitted = inner.store.submit(submission).await?;
+            inner.wake();
+            Ok(submitted)
+        });
+        submitted.await
+    }
+
+    /// Does something to its end, also when the caller goes away in the middle of it.
+    pub(crate) async fn see_through<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+        match self.inner.tasks.spawn(work).await {
+            Ok(done) => done,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // Only a runtime that is being shut down cancels it, and then the caller is cancelled as well.
+                Err(_) => std::future::pending().await,
+            },
+        }
     }
 
     /// Waits until the plan is in a status that `settled` accepts.
@@ -134,6 +153,7 @@ impl Engine {
 
     /// Lets running stages finish, starts nothing new, and gives every task back.
     pub async fn stop(&self) {
+        self.inner.stopping.store(true, Ordering::Release);
         self.inner.stop.cancel();
         self.inner.tasks.close();
         self.inner.tasks.wait().await;
@@ -153,6 +173,10 @@ impl Inner {
     /// The runner's mailbox, if the task is in hand.
     pub(crate) fn runner(&self, task: &TaskId) -> Option<mpsc::UnboundedSender<Order>> {
         self.runners().get(task).cloned()
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
     }
 
     /// Closes a runner's mailbox. The task may have been claimed again already: its new runner's mailbox stays.
@@ -227,13 +251,13 @@ async fn claim_loop(inner: Arc<Inner>) {
             Ok(claimed) => {
                 pause = Duration::from_millis(50);
                 let full = claimed.tasks.len() == room;
+                claimed.tasks.into_iter().for_each(|stored| inner.take_on(stored));
                 claimed.ended.iter().for_each(|stored| inner.announce(stored));
                 for plan in &claimed.settled {
                     if let Ok(Some(row)) = inner.store.plan(plan).await {
                         inner.plan_changed(plan, row.status);
                     }
                 }
-                claimed.tasks.into_iter().for_each(|stored| inner.take_on(stored));
                 if !full {
                     wait(&inner, claimed.next_due).await;
                 }

@@ -106,7 +106,7 @@ impl Runner {
 
     /// Starts what the claim says is running; unless the node is stopping, or there is only a long wait to come.
     async fn begin(&mut self) -> Result<(), Over> {
-        if self.inner.stop.is_cancelled() {
+        if self.inner.is_stopping() {
             return self.stop().await;
         }
         let lease = self.lease_after();
@@ -122,6 +122,10 @@ impl Runner {
     async fn turn(&mut self) -> Result<(), Over> {
         if let Some(ended) = self.ended.pop_front() {
             return self.attempt_ended(ended).await;
+        }
+        // Stages that end as soon as they start must not keep a person waiting until the last of them.
+        if let Ok(order) = self.orders.try_recv() {
+            return self.obey(order).await;
         }
         let idle = self.running.is_empty();
         let due = if self.stopping { None } else { self.task.next_due() };
@@ -142,6 +146,7 @@ impl Runner {
 
     async fn attempt_ended(&mut self, ended: Ended) -> Result<(), Over> {
         self.collect_output(ended.stage);
+        self.stopping |= self.inner.is_stopping();
         let command = Command::StageEnded(StageEnded {
             stage: ended.stage,
             attempt: ended.number,

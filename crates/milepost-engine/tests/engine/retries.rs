@@ -41,7 +41,7 @@ async fn retries_come_after_exactly_the_delays_of_the_policy_and_each_is_recorde
     let policy = RetryPolicy { max_attempts: 7, ..RetryPolicy::default() };
     let name = StageName::parse("s").unwrap();
     let expected: Vec<u64> = (1..7).map(|attempt| policy.delay(seed_of("t"), &name, attempt).get()).collect();
-    let times = times.lock().unwrap();
+    let times = times.lock().unwrap().clone();
     let waited: Vec<u64> = times.windows(2).map(|pair| pair[1].since(pair[0]).get()).collect();
     assert_eq!(waited, expected);
     let recorded = node.records("t").await;

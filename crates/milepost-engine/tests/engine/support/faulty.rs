@@ -30,21 +30,14 @@ pub(crate) enum Answers {
 pub(crate) struct Faulty {
     store: Arc<dyn Store>,
     answers: Mutex<Answers>,
-    slowness: Mutex<Duration>,
+    /// How long commits and claims take.
+    slowness: Mutex<(Duration, Duration)>,
     refused: Notify,
-    /// Commits that reached it while it answered something else than the truth.
-    pub(crate) seen: Mutex<Vec<String>>,
 }
 
 impl Faulty {
     pub(crate) fn over(store: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self {
-            store,
-            answers: Mutex::default(),
-            slowness: Mutex::default(),
-            refused: Notify::new(),
-            seen: Mutex::default(),
-        })
+        Arc::new(Self { store, answers: Mutex::default(), slowness: Mutex::default(), refused: Notify::new() })
     }
 
     pub(crate) fn answer(&self, answers: Answers) {
@@ -53,7 +46,11 @@ impl Faulty {
 
     /// Every commit takes this long from now on.
     pub(crate) fn commits_take(&self, time: Duration) {
-        *self.slowness.lock().unwrap() = time;
+        self.slowness.lock().unwrap().0 = time;
+    }
+
+    pub(crate) fn claims_take(&self, time: Duration) {
+        self.slowness.lock().unwrap().1 = time;
     }
 
     /// Waits until a write was not answered truly.
@@ -65,10 +62,9 @@ impl Faulty {
         *self.answers.lock().unwrap()
     }
 
-    fn away(&self, what: &str) -> StoreError {
-        self.seen.lock().unwrap().push(what.to_owned());
+    fn away(&self, operation: &'static str) -> StoreError {
         self.refused.notify_one();
-        StoreError::Unavailable { backend: "test", operation: "write", source: "it is away".into() }
+        StoreError::Unavailable { backend: "test", operation, source: "it is away".into() }
     }
 }
 
@@ -85,12 +81,14 @@ impl Store for Faulty {
         if self.now() == Answers::Away {
             return Err(self.away("claim"));
         }
+        let slowness = self.slowness.lock().unwrap().1;
+        tokio::time::sleep(slowness).await;
         self.store.claim(request).await
     }
 
     async fn commit(&self, commit: Commit) -> Result<Committed, StoreError> {
         let task = commit.key.id.clone();
-        let slowness = *self.slowness.lock().unwrap();
+        let slowness = self.slowness.lock().unwrap().0;
         tokio::time::sleep(slowness).await;
         match self.now() {
             Answers::Truly => self.store.commit(commit).await,
