@@ -297,7 +297,9 @@ impl Inner {
             let Ok(page) = self.store.plans(query).await else { return };
             for plan in page.items.iter().filter(|plan| plan.status == PlanStatus::Cancelled) {
                 let by = plan.changed_by.clone().unwrap_or_else(|| milepost_core::task::By::new("milepost"));
-                self.cancel_tasks(&plan.id, &by).await;
+                if let Err(error) = self.cancel_tasks(&plan.id, &by).await {
+                    tracing::error!(plan = %plan.id, %error, "some tasks of the cancelled plan could not be cancelled");
+                }
             }
             after = page.next;
             if after.is_none() {

@@ -230,7 +230,7 @@ impl Inner {
             }
             Verb::Cancel => {
                 self.change_plan(plan, PlanCommand::Cancel, by).await?;
-                self.cancel_tasks(plan, by).await
+                self.cancel_tasks(plan, by).await?
             }
             Verb::Retry { from_checkpoint } => {
                 let again = |row: &TaskRow| row.status == Failed || row.interrupted;
@@ -284,14 +284,10 @@ impl Inner {
     }
 
     /// Cancels whatever of the plan has not ended.
-    pub(crate) async fn cancel_tasks(self: &Arc<Self>, plan: &PlanId, by: &By) -> u64 {
+    pub(crate) async fn cancel_tasks(self: &Arc<Self>, plan: &PlanId, by: &By) -> Result<u64, VerbError> {
         use TaskStatus::{Paused, Pending, Running};
         let command = Command::Cancel(by.clone());
-        let cancelled = self.for_each(plan, &[Pending, Running, Paused], any, command, None).await;
-        cancelled.unwrap_or_else(|error| {
-            tracing::error!(%plan, %error, "some tasks of the cancelled plan could not be cancelled");
-            0
-        })
+        self.for_each(plan, &[Pending, Running, Paused], any, command, None).await
     }
 
     /// Asks the running tasks of a plan that was paused to pause at their stage boundary.

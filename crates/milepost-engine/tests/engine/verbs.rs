@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use milepost_core::task::{StageStatus, TaskStatus};
 use milepost_engine::{Registry, Verb, VerbError};
+use milepost_store::{Resubmit, Start};
 
-use crate::support::{Flaky, Gate, Journal, RETRY, World, of_plan, of_task, of_tenant, stage};
+use crate::support::{Flaky, Gate, Journal, RETRY, World, of_plan, of_task, of_tenant, plan, stage, task_id};
 
 const PARALLEL: &str = "
 plan: p
@@ -160,6 +161,26 @@ async fn a_caller_that_goes_away_cuts_no_verb_and_no_submission_short() {
     assert!(tokio::time::timeout(std::time::Duration::from_millis(10), asked).await.is_err());
     node.ended("p").await;
     assert_eq!(node.plan("p").await.counts.cancelled, 9);
+
+    gate.open();
+    let text = "{plan: q, stages: [{name: s, uses: gate}], tasks: [{id: q1}]}";
+    let submitted = node.engine.submit(plan(text), Start::AtOnce, Resubmit::Same);
+    assert!(tokio::time::timeout(std::time::Duration::from_millis(10), submitted).await.is_err());
+    node.until_stored("q1").await;
+    node.until_status("q1", TaskStatus::Completed).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_cannot_be_read_keeps_no_other_from_being_cancelled() {
+    let (world, journal) = (World::new(), Journal::default());
+    let store = crate::support::Faulty::over(world.store());
+    let node = world.node_on(store.clone(), Registry::new().with("noop", journal.kind()));
+    let tasks: Vec<String> = (0..200).map(|i| format!("{{id: t{i}}}")).collect();
+    let text = format!("{{plan: p, stages: [{{name: s, uses: noop}}], tasks: [{}]}}", tasks.join(","));
+    node.engine.submit(plan(&text), Start::Later, Resubmit::Same).await.unwrap();
+    store.damage(task_id("t3"));
+    assert!(node.refuses(of_plan("p"), Verb::Cancel).await.contains("damaged"));
+    assert_eq!(node.plan("p").await.counts.cancelled, 199);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

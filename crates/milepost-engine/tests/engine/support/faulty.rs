@@ -30,6 +30,7 @@ pub(crate) enum Answers {
 pub(crate) struct Faulty {
     store: Arc<dyn Store>,
     answers: Mutex<Answers>,
+    damaged: Mutex<Option<TaskId>>,
     /// How long commits and claims take.
     slowness: Mutex<(Duration, Duration)>,
     refused: Notify,
@@ -37,14 +38,25 @@ pub(crate) struct Faulty {
 
 impl Faulty {
     pub(crate) fn over(store: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { store, answers: Mutex::default(), slowness: Mutex::default(), refused: Notify::new() })
+        Arc::new(Self {
+            store,
+            answers: Mutex::default(),
+            damaged: Mutex::default(),
+            slowness: Mutex::default(),
+            refused: Notify::new(),
+        })
     }
 
     pub(crate) fn answer(&self, answers: Answers) {
         *self.answers.lock().unwrap() = answers;
     }
 
-    /// Every commit takes this long from now on.
+    /// This task can no longer be read.
+    pub(crate) fn damage(&self, task: TaskId) {
+        *self.damaged.lock().unwrap() = Some(task);
+    }
+
+    /// Every commit and every submission takes this long from now on.
     pub(crate) fn commits_take(&self, time: Duration) {
         self.slowness.lock().unwrap().0 = time;
     }
@@ -74,6 +86,8 @@ impl Store for Faulty {
         if self.now() == Answers::Away {
             return Err(self.away("submit"));
         }
+        let slowness = self.slowness.lock().unwrap().0;
+        tokio::time::sleep(slowness).await;
         self.store.submit(submission).await
     }
 
@@ -128,6 +142,9 @@ impl Store for Faulty {
     }
 
     async fn task(&self, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
+        if self.damaged.lock().unwrap().as_ref() == Some(id) {
+            return Err(StoreError::Damaged { what: format!("task {id}"), detail: "the test says so".to_owned() });
+        }
         self.store.task(id).await
     }
 

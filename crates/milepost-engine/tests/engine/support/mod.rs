@@ -142,6 +142,16 @@ impl Node {
         self.engine.store().task(&task_id(id)).await.expect("a store").expect("a task")
     }
 
+    /// Waits until a submission that nobody waits for has arrived.
+    pub(crate) async fn until_stored(&self, id: &str) {
+        bounded(&format!("task {id} in the store"), async {
+            while self.engine.store().task(&task_id(id)).await.expect("a store").is_none() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await;
+    }
+
     pub(crate) async fn task(&self, id: &str) -> Task {
         self.stored(id).await.task
     }
