@@ -95,7 +95,8 @@ impl Prepared {
         let outcome = match self.work {
             Err(failure) => Outcome::Failure(failure),
             Ok((kind, call)) => {
-                let work = AssertUnwindSafe(kind.run(call)).catch_unwind();
+                // Called inside, so that a kind that panics before it has made its future is caught as well.
+                let work = AssertUnwindSafe(async { kind.run(call).await }).catch_unwind();
                 let work = work.map(|outcome| outcome.unwrap_or_else(|panic| Outcome::Failure(panicked(&*panic))));
                 limit(work, self.timeout, &self.cancel).await
             }
@@ -143,7 +144,8 @@ fn result(outcome: Outcome) -> StageResult {
         Outcome::Success { outputs } => {
             let bytes = size(&outputs);
             if bytes > MAX_RESULT_BYTES {
-                let reason = format!("its result has {bytes} bytes, more than 1 MiB; store it elsewhere and pass a reference");
+                let reason =
+                    format!("its result has {bytes} bytes, more than 1 MiB; store it elsewhere and pass a reference");
                 return StageResult::Failure(Failure::fatal(ErrorType::Persistence, reason));
             }
             StageResult::Success(outputs)

@@ -15,9 +15,13 @@ pub struct Clock {
 
 #[derive(Debug, Clone, Copy)]
 enum Source {
-    BootTime { start: Duration },
+    BootTime {
+        start: Duration,
+    },
     /// Tokio's own, which tests can move by hand.
-    Tokio { start: tokio::time::Instant },
+    Tokio {
+        start: tokio::time::Instant,
+    },
 }
 
 /// Tokio's timers stop while the machine is suspended, so no wait is longer than this at a time.

@@ -1,14 +1,16 @@
 //! The node: claims what there is to do, gives each task a runner, and stops in good order.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
 use milepost_core::task::PlanStatus;
-use milepost_store::{ClaimRequest, PlanQuery, PlanRow, Resubmit, Start, Store, StoreError, StoredTask, Submission, Submitted};
+use milepost_store::{
+    ClaimRequest, PlanQuery, PlanRow, Resubmit, Start, Store, StoreError, StoredTask, Submission, Submitted,
+};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -57,6 +59,8 @@ pub(crate) struct Inner {
     pub(crate) feed: Feed,
     /// Stop at the stage boundary.
     pub(crate) stop: CancellationToken,
+    /// The same, for a look at every stage's end that costs nothing.
+    stopping: AtomicBool,
     options: Options,
     runners: Mutex<HashMap<TaskId, mpsc::UnboundedSender<Order>>>,
     in_hand: AtomicUsize,
@@ -74,6 +78,7 @@ impl Engine {
             clock: options.clock,
             feed: Feed::new(),
             stop: CancellationToken::new(),
+            stopping: AtomicBool::new(false),
             options,
             runners: Mutex::default(),
             in_hand: AtomicUsize::new(0),
@@ -102,13 +107,33 @@ impl Engine {
 
     pub async fn submit(&self, plan: Arc<Plan>, start: Start, resubmit: Resubmit) -> Result<Submitted, EngineError> {
         let submission = Submission { plan, start, resubmit, now: self.inner.clock.now() };
-        let submitted = self.inner.store.submit(submission).await?;
-        self.inner.wake.notify_one();
-        Ok(submitted)
+        let inner = self.inner.clone();
+        let submitted = self.see_through(async move {
+            let submitted = inner.store.submit(submission).await?;
+            inner.wake();
+            Ok(submitted)
+        });
+        submitted.await
+    }
+
+    /// Does something to its end, also when the caller goes away in the middle of it.
+    pub(crate) async fn see_through<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+        match self.inner.tasks.spawn(work).await {
+            Ok(done) => done,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // Only a runtime that is being shut down cancels it, and then the caller is cancelled as well.
+                Err(_) => std::future::pending().await,
+            },
+        }
     }
 
     /// Waits until the plan is in a status that `settled` accepts.
-    pub async fn wait_for_plan(&self, plan: &PlanId, settled: impl Fn(&PlanRow) -> bool) -> Result<PlanRow, EngineError> {
+    pub async fn wait_for_plan(
+        &self,
+        plan: &PlanId,
+        settled: impl Fn(&PlanRow) -> bool,
+    ) -> Result<PlanRow, EngineError> {
         loop {
             let changes = self.inner.feed.plan_changes(plan);
             let row = self.inner.store.plan(plan).await?;
@@ -128,6 +153,7 @@ impl Engine {
 
     /// Lets running stages finish, starts nothing new, and gives every task back.
     pub async fn stop(&self) {
+        self.inner.stopping.store(true, Ordering::Release);
         self.inner.stop.cancel();
         self.inner.tasks.close();
         self.inner.tasks.wait().await;
@@ -149,8 +175,17 @@ impl Inner {
         self.runners().get(task).cloned()
     }
 
-    pub(crate) fn forget(&self, task: &TaskId) {
-        self.runners().remove(task);
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Closes a runner's mailbox. The task may have been claimed again already: its new runner's mailbox stays.
+    pub(crate) fn forget(&self, task: &TaskId, orders: &mut mpsc::UnboundedReceiver<Order>) {
+        let mut runners = self.runners();
+        orders.close();
+        if runners.get(task).is_some_and(mpsc::UnboundedSender::is_closed) {
+            runners.remove(task);
+        }
     }
 
     /// A runner is done: its slot, its tenant and its place here are free.
@@ -216,20 +251,23 @@ async fn claim_loop(inner: Arc<Inner>) {
             Ok(claimed) => {
                 pause = Duration::from_millis(50);
                 let full = claimed.tasks.len() + claimed.ended.len() == room;
+                claimed.tasks.into_iter().for_each(|stored| inner.take_on(stored));
                 claimed.ended.iter().for_each(|stored| inner.announce(stored));
                 for plan in &claimed.settled {
                     if let Ok(Some(row)) = inner.store.plan(plan).await {
                         inner.plan_changed(plan, row.status);
                     }
                 }
-                claimed.tasks.into_iter().for_each(|stored| inner.take_on(stored));
                 if !full {
                     wait(&inner, claimed.next_due).await;
                 }
             }
             Err(error) => {
                 tracing::warn!(error = %chain(&error), "nothing could be claimed; trying again");
-                tokio::time::sleep(pause).await;
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = inner.stop.cancelled() => {}
+                }
                 pause = (pause * 2).min(Duration::from_secs(5));
             }
         }
@@ -259,7 +297,9 @@ impl Inner {
             let Ok(page) = self.store.plans(query).await else { return };
             for plan in page.items.iter().filter(|plan| plan.status == PlanStatus::Cancelled) {
                 let by = plan.changed_by.clone().unwrap_or_else(|| milepost_core::task::By::new("milepost"));
-                self.cancel_tasks(&plan.id, &by).await;
+                if let Err(error) = self.cancel_tasks(&plan.id, &by).await {
+                    tracing::error!(plan = %plan.id, %error, "some tasks of the cancelled plan could not be cancelled");
+                }
             }
             after = page.next;
             if after.is_none() {

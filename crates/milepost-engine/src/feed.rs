@@ -24,8 +24,16 @@ pub enum FeedItem {
         stages: usize,
     },
     /// A running stage says how far it is.
-    Progress { plan: PlanId, task: TaskId, stage: StageName, progress: Progress },
-    Plan { plan: PlanId, status: PlanStatus },
+    Progress {
+        plan: PlanId,
+        task: TaskId,
+        stage: StageName,
+        progress: Progress,
+    },
+    Plan {
+        plan: PlanId,
+        status: PlanStatus,
+    },
 }
 
 #[derive(Debug)]

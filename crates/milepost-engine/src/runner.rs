@@ -3,16 +3,19 @@
 //! Every turn is the same: something happened, `decide` says what follows, the store commits it, and only then does
 //! anything start. The task lives here while the lease is held; nothing is read again.
 
-use std::pin::Pin;
+use std::collections::VecDeque;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use milepost_core::plan::{OnTaskFailure, PlanCommand};
-use milepost_core::task::{Command, Decision, Event, Record, Rejection, StageEnded, StageStatus, Task, TaskStatus, decide};
+use milepost_core::task::{
+    Command, Decision, Event, PlanStatus, Record, Rejection, StageEnded, StageStatus, Task, TaskStatus, decide,
+};
 use milepost_core::time::{Millis, Timestamp};
-use milepost_store::{Commit, Holder, LeaseChange, LogChunk, Note, StoreError, StoredTask, TaskRef, Wake};
+use milepost_store::{Commit, EventQuery, Holder, LeaseChange, LogChunk, Note, StoreError, StoredTask, TaskRef, Wake};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -48,6 +51,8 @@ pub(crate) struct Runner {
     unwritten: Vec<Record>,
     attempts: Vec<Attempt>,
     running: FuturesUnordered<Running>,
+    /// Attempts that ended while something else was being committed.
+    ended: VecDeque<Ended>,
     orders: mpsc::UnboundedReceiver<Order>,
     told: Arc<Told>,
     output: Vec<LogChunk>,
@@ -73,6 +78,7 @@ impl Runner {
             unwritten: Vec::new(),
             attempts: Vec::new(),
             running: FuturesUnordered::new(),
+            ended: VecDeque::new(),
             orders,
             told: Arc::default(),
             output: Vec::new(),
@@ -81,25 +87,46 @@ impl Runner {
     }
 
     pub(crate) async fn run(mut self) {
-        self.start_new_attempts();
+        let mut turned = self.begin().await;
         let over = loop {
-            if let Err(over) = self.turn().await {
-                break over;
+            match turned {
+                Ok(()) => turned = self.turn().await,
+                Err(over) => break over,
             }
         };
-        self.inner.forget(&self.key.id);
+        self.inner.forget(&self.key.id, &mut self.orders);
         if matches!(over, Over::Lost) {
             self.end_attempts().await;
         }
-        self.orders.close();
         while let Some(order) = self.orders.recv().await {
             let _ = order.reply.send(Err(VerbError::Moved));
         }
         self.inner.released();
     }
 
+    /// Starts what the claim says is running; unless the node is stopping, or there is only a long wait to come.
+    async fn begin(&mut self) -> Result<(), Over> {
+        if self.inner.is_stopping() {
+            return self.stop().await;
+        }
+        let lease = self.lease_after();
+        if lease != LeaseChange::Keep {
+            self.commit(lease, None).await?;
+            return Err(Over::Released);
+        }
+        self.start_new_attempts();
+        Ok(())
+    }
+
     /// Waits for the next thing to happen and deals with it.
     async fn turn(&mut self) -> Result<(), Over> {
+        if let Some(ended) = self.ended.pop_front() {
+            return self.attempt_ended(ended).await;
+        }
+        // Stages that end as soon as they start must not keep a person waiting until the last of them.
+        if let Ok(order) = self.orders.try_recv() {
+            return self.obey(order).await;
+        }
         let idle = self.running.is_empty();
         let due = if self.stopping { None } else { self.task.next_due() };
         let deadline = if self.task.status() == TaskStatus::Running { self.task.deadline() } else { None };
@@ -119,6 +146,7 @@ impl Runner {
 
     async fn attempt_ended(&mut self, ended: Ended) -> Result<(), Over> {
         self.collect_output(ended.stage);
+        self.stopping |= self.inner.is_stopping();
         let command = Command::StageEnded(StageEnded {
             stage: ended.stage,
             attempt: ended.number,
@@ -158,7 +186,7 @@ impl Runner {
     /// The node is stopping: running stages may finish, nothing new starts.
     async fn stop(&mut self) -> Result<(), Over> {
         self.stopping = true;
-        if !self.running.is_empty() {
+        if !self.attempts.is_empty() {
             return Ok(());
         }
         let reason = "the node was stopped".to_owned();
@@ -182,7 +210,8 @@ impl Runner {
         match decide(&self.task, order.command, self.inner.clock.now()) {
             Ok(decision) => {
                 let outcome = self.accept(decision).await;
-                let answer = if matches!(outcome, Err(Over::Lost)) { Err(VerbError::Moved) } else { Ok(self.task.status()) };
+                let answer =
+                    if matches!(outcome, Err(Over::Lost)) { Err(VerbError::Moved) } else { Ok(self.task.status()) };
                 let _ = order.reply.send(answer);
                 outcome
             }
@@ -203,37 +232,39 @@ impl Runner {
         self.unwritten.extend(decision.events);
         let pauses_plan = failed && self.task.spec().settings.on_task_failure == OnTaskFailure::Pause;
         let plan = pauses_plan.then_some(PlanCommand::Pause);
-        self.commit(self.lease_after(), plan).await?;
-        if !self.holds() {
+        // Asked once: after the commit the clock might answer differently from what the store was told.
+        let lease = self.lease_after();
+        self.commit(lease, plan).await?;
+        if lease != LeaseChange::Keep || !self.task.status().is_active() {
             return Err(Over::Released);
         }
         self.start_new_attempts();
         Ok(())
     }
 
-    fn holds(&self) -> bool {
-        self.task.status().is_active() && matches!(self.lease_after(), LeaseChange::Keep)
-    }
-
     fn lease_after(&self) -> LeaseChange {
         if self.task.interrupted() {
             return LeaseChange::Release(Wake::Recovery);
         }
-        let nothing_runs = self.running.is_empty() && !self.task.stages().any(|(_, state)| state.status == StageStatus::Running);
-        match self.task.next_due() {
-            Some(due) if nothing_runs && due.since(self.inner.clock.now()) > PARK_AFTER => {
-                let deadline = self.task.deadline().unwrap_or(due);
-                LeaseChange::Release(Wake::At(due.min(deadline)))
+        let nothing_runs =
+            self.attempts.is_empty() && !self.task.stages().any(|(_, state)| state.status == StageStatus::Running);
+        // The time limit may strike first.
+        let next = self.task.next_due().map(|due| self.task.deadline().map_or(due, |deadline| due.min(deadline)));
+        match next {
+            Some(next) if nothing_runs && next.since(self.inner.clock.now()) > PARK_AFTER => {
+                LeaseChange::Release(Wake::At(next))
             }
             Some(_) | None => LeaseChange::Keep,
         }
     }
 
-    /// Sends what is unwritten until the store takes it. While the store is away everything here waits: `hold`.
+    /// Sends what is unwritten until the store takes it. While the store is away nothing new starts here: `hold`.
     async fn commit(&mut self, lease: LeaseChange, mut plan: Option<PlanCommand>) -> Result<(), Over> {
         let mut pause = Duration::from_millis(50);
         let events = std::mem::take(&mut self.unwritten);
         let output = std::mem::take(&mut self.output);
+        // After one answer got lost, the commit may have been made all the same.
+        let mut unsure = false;
         loop {
             let commit = Commit {
                 key: self.key.clone(),
@@ -245,26 +276,54 @@ impl Runner {
                 plan,
                 output: output.clone(),
             };
-            match self.inner.store.commit(commit).await {
+            let answer = self.inner.store.commit(commit);
+            match meanwhile(&mut self.running, &mut self.ended, answer).await {
                 Ok(committed) => {
-                    self.written = self.task.version();
-                    self.publish(events);
-                    if let Some(status) = committed.plan {
-                        self.inner.plan_changed(&self.task.spec().plan, status);
-                    }
+                    self.committed(events, committed.plan);
                     return Ok(());
                 }
                 // The plan was ended or cancelled meanwhile, and cannot be paused; the task's own news stands.
                 Err(StoreError::Plan(_)) if plan.is_some() => plan = None,
                 Err(error @ StoreError::Unavailable { .. }) => {
                     tracing::warn!(task = %self.key.id, error = %chain(&error), "the store did not take a commit; trying again");
-                    tokio::time::sleep(pause).await;
+                    unsure = true;
+                    meanwhile(&mut self.running, &mut self.ended, tokio::time::sleep(pause)).await;
                     pause = (pause * 2).min(Duration::from_secs(5));
+                }
+                Err(StoreError::Conflict { .. } | StoreError::Fenced { .. })
+                    if unsure && self.has_arrived(&events).await =>
+                {
+                    // Its answer would have said what became of the plan.
+                    let row = self.inner.store.plan(&self.task.spec().plan).await;
+                    self.committed(events, row.ok().flatten().map(|row| row.status));
+                    return Ok(());
                 }
                 Err(error) => {
                     tracing::error!(task = %self.key.id, error = %chain(&error), "this node no longer has the task");
                     return Err(Over::Lost);
                 }
+            }
+        }
+    }
+
+    fn committed(&mut self, events: Vec<Record>, plan: Option<PlanStatus>) {
+        self.written = self.task.version();
+        self.publish(events);
+        if let Some(status) = plan {
+            self.inner.plan_changed(&self.task.spec().plan, status);
+        }
+    }
+
+    /// Whether the log goes on with these very events: then it was this commit that moved the task on.
+    async fn has_arrived(&mut self, events: &[Record]) -> bool {
+        let query = EventQuery { task: self.key.id.clone(), after: self.written, limit: events.len() };
+        loop {
+            match self.inner.store.events(query.clone()).await {
+                Ok(found) => return found.iter().map(|found| &found.record).eq(events),
+                Err(StoreError::Unavailable { .. }) => {
+                    meanwhile(&mut self.running, &mut self.ended, tokio::time::sleep(Duration::from_secs(1))).await;
+                }
+                Err(_) => return false,
             }
         }
     }
@@ -319,6 +378,9 @@ impl Runner {
         while let Some(ended) = self.running.next().await {
             self.collect_output(ended.stage);
         }
+        while let Some(ended) = self.ended.pop_front() {
+            self.collect_output(ended.stage);
+        }
     }
 
     fn collect_output(&mut self, stage: usize) {
@@ -332,7 +394,8 @@ impl Runner {
     async fn report(&mut self) {
         self.told.heard();
         let now = self.inner.clock.now();
-        let mut note = Note { key: self.key.clone(), progress: None, output: Vec::new() };
+        // First what an earlier note could not store.
+        let mut note = Note { key: self.key.clone(), progress: None, output: std::mem::take(&mut self.output) };
         for attempt in &self.attempts {
             note.output.extend(attempt.report.take_output(false, now));
             if let Some(progress) = attempt.report.take_progress() {
@@ -345,8 +408,31 @@ impl Runner {
                 });
             }
         }
-        if let Err(error) = self.inner.store.note(vec![note]).await {
+        let output = note.output.clone();
+        let answer = self.inner.store.note(vec![note]);
+        if let Err(error) = meanwhile(&mut self.running, &mut self.ended, answer).await {
             tracing::warn!(task = %self.key.id, error = %chain(&error), "progress could not be stored");
+            // It goes with the next note, or with the attempt's end.
+            self.output = output;
+        }
+    }
+}
+
+/// Waits for something while the running attempts go on; those that end are put aside.
+async fn meanwhile<T>(
+    running: &mut FuturesUnordered<Running>,
+    ended: &mut VecDeque<Ended>,
+    work: impl Future<Output = T>,
+) -> T {
+    let mut work = pin!(work);
+    loop {
+        if running.is_empty() {
+            return work.await;
+        }
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            Some(one) = running.next() => ended.push_back(one),
         }
     }
 }

@@ -1,12 +1,15 @@
 //! The operator's verbs, on a task, a tenant's task, or a plan with all of its tasks.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
 use milepost_core::id::{PlanId, TaskId, Tenant};
-use milepost_core::plan::{PlanCommand, PlanRejection};
+use milepost_core::plan::{PlanCommand, PlanRejection, next_plan_status};
 use milepost_core::task::{By, Command, Decision, PlanStatus, Rejection, TaskStatus, decide};
-use milepost_store::{Commit, Holder, LeaseChange, PlanChange, StoreError, StoredTask, TaskQuery, TaskRow, TasksOf, Wake};
+use milepost_store::{
+    Commit, Holder, LeaseChange, PlanChange, StoreError, StoredTask, TaskQuery, TaskRow, TasksOf, Wake,
+};
 use tokio::sync::oneshot;
 
 use crate::engine::{Engine, Inner};
@@ -78,23 +81,29 @@ const PAGE: usize = 500;
 impl Engine {
     /// Does what a person asked; answered once it is durable.
     pub async fn operate(&self, target: Target, verb: Verb, by: By) -> Result<Effect, VerbError> {
-        let inner = self.inner();
-        let effect = match target {
-            Target::Plan(plan) => inner.operate_plan(&plan, verb, &by).await?,
-            Target::Task(task) => inner.operate_task(&task, verb, by).await?,
-            Target::Tenant(tenant) => {
-                let query = TaskQuery { of: TasksOf::Tenant(tenant.clone()), statuses: Vec::new(), after: None, limit: 1 };
-                let newest = inner.store.tasks(query).await?.items.into_iter().next();
-                let newest = newest.ok_or(VerbError::NotFound { what: "task of tenant", id: tenant.to_string() })?;
-                inner.operate_task(&newest.key.id, verb, by).await?
-            }
-        };
-        inner.wake();
-        Ok(effect)
+        let inner = self.inner().clone();
+        self.see_through(async move { inner.operate(target, verb, by).await }).await
     }
 }
 
 impl Inner {
+    async fn operate(self: &Arc<Self>, target: Target, verb: Verb, by: By) -> Result<Effect, VerbError> {
+        let effect = match target {
+            Target::Plan(plan) => self.operate_plan(&plan, verb, &by).await,
+            Target::Task(task) => self.operate_task(&task, verb, by).await,
+            Target::Tenant(tenant) => {
+                let query =
+                    TaskQuery { of: TasksOf::Tenant(tenant.clone()), statuses: Vec::new(), after: None, limit: 1 };
+                let newest = self.store.tasks(query).await?.items.into_iter().next();
+                let newest = newest.ok_or(VerbError::NotFound { what: "task of tenant", id: tenant.to_string() })?;
+                self.operate_task(&newest.key.id, verb, by).await
+            }
+        };
+        // Also after an error: some tasks of a plan may have been changed before it.
+        self.wake();
+        effect
+    }
+
     async fn operate_task(self: &Arc<Self>, task: &TaskId, verb: Verb, by: By) -> Result<Effect, VerbError> {
         let (command, plan) = match verb {
             Verb::Pause => (Command::Pause(by), None),
@@ -104,7 +113,9 @@ impl Inner {
             Verb::ResetFailed => (Command::Retry { by, from_checkpoint: true }, Some(PlanCommand::Reset)),
             Verb::Rollback => (Command::Rollback(by), None),
             Verb::Start => {
-                return Err(VerbError::Refused(format!("a task is started with its plan; `milepost retry {task}` runs a failed one again")));
+                return Err(VerbError::Refused(format!(
+                    "a task is started with its plan; `milepost retry {task}` runs a failed one again"
+                )));
             }
         };
         let status = self.command(task, command, plan).await?;
@@ -119,7 +130,7 @@ impl Inner {
         plan: Option<PlanCommand>,
     ) -> Result<TaskStatus, VerbError> {
         // It may be claimed or given back between the look and the commit; each round sees where it went.
-        for _ in 0..20 {
+        for round in 0..20 {
             let outcome = match self.runner(task) {
                 Some(runner) => {
                     let (reply, answer) = oneshot::channel();
@@ -131,7 +142,8 @@ impl Inner {
                 None => self.command_unheld(task, command.clone(), plan).await,
             };
             match outcome {
-                Err(VerbError::Moved) => tokio::task::yield_now().await,
+                // Whoever takes it on or gives it back may need a moment on a busy machine.
+                Err(VerbError::Moved) => tokio::time::sleep(Duration::from_millis(round)).await,
                 outcome => return outcome,
             }
         }
@@ -162,7 +174,8 @@ impl Inner {
             stages: decision.task.stages().len(),
         };
         // A rollback that was asked for may begin at once; anything else that is active waits for its recovery.
-        let lease = if status == TaskStatus::RollingBack { LeaseChange::Keep } else { LeaseChange::Release(Wake::Recovery) };
+        let lease =
+            if status == TaskStatus::RollingBack { LeaseChange::Keep } else { LeaseChange::Release(Wake::Recovery) };
         let commit = Commit {
             key: stored.key,
             holder: Holder::Operator,
@@ -217,7 +230,7 @@ impl Inner {
             }
             Verb::Cancel => {
                 self.change_plan(plan, PlanCommand::Cancel, by).await?;
-                self.cancel_tasks(plan, by).await
+                self.cancel_tasks(plan, by).await?
             }
             Verb::Retry { from_checkpoint } => {
                 let again = |row: &TaskRow| row.status == Failed || row.interrupted;
@@ -226,8 +239,9 @@ impl Inner {
                 self.some(plan, retried, "has no failed or interrupted task to retry").await?
             }
             Verb::ResetFailed => {
-                // Refused where it makes no sense, also when there is nothing to reset.
-                self.change_plan(plan, PlanCommand::Reset, by).await.or_else(|error| self.unless_completed(error))?;
+                // Refused where it makes no sense, also when there is nothing to reset. The plan itself is reset with its
+                // first task: READY with nothing to run, it would never end once started.
+                self.may_reset(plan).await?;
                 let command = Command::Retry { by: by.clone(), from_checkpoint: true };
                 self.for_each(plan, &[Failed], any, command, Some(PlanCommand::Reset)).await?
             }
@@ -243,10 +257,12 @@ impl Inner {
     }
 
     /// A completed plan has nothing that failed: zero is a good answer.
-    fn unless_completed(&self, error: VerbError) -> Result<(), VerbError> {
-        match error {
-            VerbError::Plan(rejection) if rejection.status == PlanStatus::Completed => Ok(()),
-            other => Err(other),
+    async fn may_reset(&self, plan: &PlanId) -> Result<(), VerbError> {
+        let row = self.store.plan(plan).await?;
+        let row = row.ok_or_else(|| VerbError::NotFound { what: "plan", id: plan.to_string() })?;
+        match next_plan_status(plan.as_str(), row.status, &row.counts, PlanCommand::Reset) {
+            Err(rejection) if rejection.status != PlanStatus::Completed => Err(rejection.into()),
+            Ok(_) | Err(_) => Ok(()),
         }
     }
 
@@ -268,14 +284,10 @@ impl Inner {
     }
 
     /// Cancels whatever of the plan has not ended.
-    pub(crate) async fn cancel_tasks(self: &Arc<Self>, plan: &PlanId, by: &By) -> u64 {
+    pub(crate) async fn cancel_tasks(self: &Arc<Self>, plan: &PlanId, by: &By) -> Result<u64, VerbError> {
         use TaskStatus::{Paused, Pending, Running};
         let command = Command::Cancel(by.clone());
-        let cancelled = self.for_each(plan, &[Pending, Running, Paused], any, command, None).await;
-        cancelled.unwrap_or_else(|error| {
-            tracing::error!(%plan, %error, "some tasks of the cancelled plan could not be cancelled");
-            0
-        })
+        self.for_each(plan, &[Pending, Running, Paused], any, command, None).await
     }
 
     /// Asks the running tasks of a plan that was paused to pause at their stage boundary.
@@ -288,7 +300,7 @@ impl Inner {
     }
 
     /// Gives a command to every task of the plan in one of these states. Tasks that refuse it are passed over: they
-    /// moved on in the meantime, or it is not for them.
+    /// moved on in the meantime, or it is not for them. One that cannot be changed keeps no other from it.
     async fn for_each(
         self: &Arc<Self>,
         plan: &PlanId,
@@ -297,7 +309,7 @@ impl Inner {
         command: Command,
         plan_command: Option<PlanCommand>,
     ) -> Result<u64, VerbError> {
-        let mut changed = 0;
+        let (mut changed, mut failed) = (0, None);
         let mut after = None;
         loop {
             let query = TaskQuery { of: TasksOf::Plan(plan.clone()), statuses: statuses.to_vec(), after, limit: PAGE };
@@ -312,12 +324,12 @@ impl Inner {
                 match outcome {
                     Ok(_) => changed += 1,
                     Err(VerbError::Rejected(_) | VerbError::NotFound { .. }) => {}
-                    Err(error) => return Err(error),
+                    Err(error) => failed = failed.or(Some(error)),
                 }
             }
             after = page.next;
             if after.is_none() {
-                return Ok(changed);
+                return failed.map_or(Ok(changed), Err);
             }
         }
     }

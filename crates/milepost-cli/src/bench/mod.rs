@@ -68,7 +68,10 @@ async fn run(args: &Args, path: Option<PathBuf>) -> Result<serde_json::Value> {
     let path = match path {
         Some(path) => path,
         None => {
-            scratch = tempfile::Builder::new().prefix("milepost-bench-").tempdir_in(".").context("no folder for the store")?;
+            scratch = tempfile::Builder::new()
+                .prefix("milepost-bench-")
+                .tempdir_in(".")
+                .context("no folder for the store")?;
             scratch.path().join("bench.db")
         }
     };

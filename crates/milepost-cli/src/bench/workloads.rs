@@ -1,8 +1,8 @@
 //! What is measured: each drives the same submit, claim, commit and feed as `run` does.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -75,7 +75,12 @@ pub(super) async fn fill(store: &Arc<SqliteStore>, tasks: usize) -> Result<()> {
 }
 
 /// One plan of many tasks, as `run` has it, `in_flight` of them at once.
-pub(super) async fn chain(workload: &'static str, store: Arc<SqliteStore>, size: Size, shape: Shape) -> Result<Figures> {
+pub(super) async fn chain(
+    workload: &'static str,
+    store: Arc<SqliteStore>,
+    size: Size,
+    shape: Shape,
+) -> Result<Figures> {
     let engine = engine(store.clone(), registry(), size.in_flight);
     let watcher = watch(&engine);
     let plan = Shape { max_concurrency: size.in_flight, ..shape }.plan(&prefix(), size.tasks);
@@ -104,9 +109,7 @@ pub(super) async fn chain(workload: &'static str, store: Arc<SqliteStore>, size:
 /// Somebody watches, as somebody does when a plan is run.
 fn watch(engine: &Engine) -> tokio::task::JoinHandle<()> {
     let mut feed = engine.feed().subscribe();
-    tokio::spawn(async move {
-        while !matches!(feed.recv().await, Err(RecvError::Closed)) {}
-    })
+    tokio::spawn(async move { while !matches!(feed.recv().await, Err(RecvError::Closed)) {} })
 }
 
 /// From submission to end, and from start to end, as the store has them.

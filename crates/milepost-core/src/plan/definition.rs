@@ -123,17 +123,11 @@ pub struct StageDefinition {
     /// A template expression; the stage is skipped when it is false.
     #[serde(default, rename = "if", skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
-    /// Left out of what is stored when it is the default, which is therefore part of the stored format.
-    #[serde(default, skip_serializing_if = "is_default_retry")]
     pub retry: RetryPolicy,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Millis>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<Action>,
-}
-
-fn is_default_retry(retry: &RetryPolicy) -> bool {
-    *retry == RetryPolicy::default()
 }
 
 /// What to do: a stage kind and what it is told.

@@ -220,7 +220,10 @@ pub(super) async fn a_plans_counts_follow_its_tasks(harness: &dyn Harness) {
     assert_eq!((counts.total, counts.open()), (6, 3));
     assert_eq!((counts.pending, counts.running, counts.paused), (1, 1, 1));
     assert_eq!((counts.completed, counts.failed, counts.cancelled), (1, 1, 1));
-    assert_eq!(scene.store.plans(PlanQuery { open_only: false, after: None, limit: 1 }).await.unwrap().items[0].counts, counts);
+    assert_eq!(
+        scene.store.plans(PlanQuery { open_only: false, after: None, limit: 1 }).await.unwrap().items[0].counts,
+        counts
+    );
     scene.operator("fails", Command::Rollback(ann())).await;
     let counts = scene.plan("p").await.counts;
     assert_eq!((counts.rolling_back, counts.failed, counts.open()), (1, 0, 4));

@@ -133,8 +133,8 @@ impl Board {
         }
         let row = plan_columns(connection, no).map_err(unavailable("read a plan"))?;
         let (definition, status, version, first, last) = row;
-        let definition: PlanDefinition =
-            serde_json::from_str(&definition).map_err(|error| damaged(format!("the definition of plan {no}"), error))?;
+        let definition: PlanDefinition = serde_json::from_str(&definition)
+            .map_err(|error| damaged(format!("the definition of plan {no}"), error))?;
         let counts = count_tasks(connection, no, first, last).map_err(unavailable("count a plan's tasks"))?;
         self.plan_numbers.insert(definition.id.clone(), no);
         let shared = SharedPlan::new(definition);
@@ -188,7 +188,8 @@ impl Board {
                 (number, _) if number / LEASES_PER_EPOCH == self.epoch => {
                     let tenant = if row.get_ref(6)? == ValueRef::Null { None } else { Some(tenant(row, 6)?) };
                     let (version, last_event) = (row.get::<_, i64>(8)?.unsigned_abs(), row.get(9)?);
-                    self.leases.insert(no, Lease { number, version, last_event, status, plan, rank, wake_at: None, tenant });
+                    self.leases
+                        .insert(no, Lease { number, version, last_event, status, plan, rank, wake_at: None, tenant });
                 }
                 _ => self.orphan(plan, no, status),
             }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use milepost_core::id::Tenant;
-use milepost_core::plan::Recovery;
-use milepost_core::task::{Claim, Command, PlanStatus, TaskStatus, decide};
+use milepost_core::plan::{OnTaskFailure, PlanCommand, Recovery};
+use milepost_core::task::{Claim, Command, Event, PlanStatus, TaskStatus, decide};
 use milepost_core::time::Timestamp;
 use rusqlite::params;
 
@@ -59,7 +59,12 @@ impl Writer {
         only.is_none_or(|only| only == *plan) && (*status == TaskStatus::RollingBack || self.plan_runs(*plan))
     }
 
-    fn claim_orphans(&mut self, request: &ClaimRequest, only: Option<i64>, claimed: &mut Claimed) -> rusqlite::Result<()> {
+    fn claim_orphans(
+        &mut self,
+        request: &ClaimRequest,
+        only: Option<i64>,
+        claimed: &mut Claimed,
+    ) -> rusqlite::Result<()> {
         let mut wanted = Vec::new();
         for (orphans, any_status) in [(&self.board.undoing, true), (&self.board.orphans, false)] {
             for (plan, tasks) in orphans {
@@ -83,14 +88,20 @@ impl Writer {
         Ok(())
     }
 
-    fn claim_ready(&mut self, request: &ClaimRequest, only: Option<i64>, claimed: &mut Claimed) -> rusqlite::Result<()> {
+    fn claim_ready(
+        &mut self,
+        request: &ClaimRequest,
+        only: Option<i64>,
+        claimed: &mut Claimed,
+    ) -> rusqlite::Result<()> {
         let mut from = only.unwrap_or(i64::MIN);
         while let Some(plan) = self.board.candidates.range(from..).next().copied() {
             if count(claimed) >= request.limit || only.is_some_and(|only| only != plan) {
                 break;
             }
             from = plan + 1;
-            while count(claimed) < request.limit {
+            // A task that failed in being claimed may have paused it.
+            while count(claimed) < request.limit && self.plan_runs(plan) {
                 let room = (request.limit - count(claimed)).min(self.board.free_slots(plan) as usize);
                 if room == 0 {
                     break;
@@ -98,6 +109,9 @@ impl Writer {
                 let ready = self.ready_tasks(plan, room)?;
                 let found = ready.len();
                 for no in ready {
+                    if !self.plan_runs(plan) {
+                        break;
+                    }
                     self.take_on(no, request, claimed)?;
                 }
                 if found < room {
@@ -126,7 +140,13 @@ impl Writer {
     /// Claims one task, or puts it in line for its tenant, or sets it aside because it cannot be read.
     fn take_on(&mut self, no: i64, request: &ClaimRequest, claimed: &mut Claimed) -> rusqlite::Result<()> {
         let (config, rank, head, lease, wake_at) = self.connection.prepare_cached(TASK)?.query_row([no], |row| {
-            Ok((ConfigRow::read(row)?, row.get::<_, i64>(7)?, LogHead::read(row)?, row.get::<_, i64>(11)?, time(row, 12)?))
+            Ok((
+                ConfigRow::read(row)?,
+                row.get::<_, i64>(7)?,
+                LogHead::read(row)?,
+                row.get::<_, i64>(11)?,
+                time(row, 12)?,
+            ))
         })?;
         let (key, plan, tenant) = (config.key.clone(), config.plan, config.tenant.clone());
         if let Some(tenant) = &tenant
@@ -162,6 +182,11 @@ impl Writer {
         self.transition(no, position, &row, Standing { lease: number, wake_at: None, asked: false })?;
         self.board.adopt(plan, no);
         self.board.moved(plan, Some(head.status), Some(decision.task.status()));
+        let failed = decision.events.iter().any(|record| matches!(record.event(), Event::TaskFailed { .. }));
+        let pauses_plan = failed && shared.settings.on_task_failure == OnTaskFailure::Pause;
+        // A plan that cannot be paused any more stays as it is.
+        let asked = pauses_plan.then(|| self.plan_after(plan, PlanCommand::Pause).ok()).flatten();
+        let status = decision.task.status();
         let stored = StoredTask {
             key,
             epoch: number,
@@ -175,8 +200,8 @@ impl Writer {
             self.hold_tenant(&tenant, no, position, request.now)?;
         }
         if held {
-            let status = stored.task.status();
-            let lease = Lease { number, version: row.version, last_event: position, status, plan, rank, wake_at: None, tenant };
+            let lease =
+                Lease { number, version: row.version, last_event: position, status, plan, rank, wake_at: None, tenant };
             self.board.leases.insert(no, lease);
             claimed.tasks.push(stored);
         } else {
@@ -185,11 +210,13 @@ impl Writer {
             {
                 self.free_tenant(tenant, (plan, rank, no))?;
             }
+            claimed.ended.push(stored);
+        }
+        if asked.is_some() || !held {
             let id = shared.id().clone();
-            if self.settle_plan(plan, None, stored.task.status(), request.now)?.is_some() {
+            if self.settle_plan(plan, asked, status, request.now)?.is_some() {
                 claimed.settled.push(id);
             }
-            claimed.ended.push(stored);
         }
         Ok(())
     }

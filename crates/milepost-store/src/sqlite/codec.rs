@@ -50,7 +50,13 @@ pub(super) fn read_log(
         let what = || format!("event row {position} of task {}", key.id);
         let row = statement
             .query_row([position], |row| {
-                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, row.get::<_, u32>(3)?, row.get::<_, String>(4)?))
+                Ok((
+                    row.get::<_, i64>(0)?,
+                    row.get::<_, i64>(1)?,
+                    row.get::<_, i64>(2)?,
+                    row.get::<_, u32>(3)?,
+                    row.get::<_, String>(4)?,
+                ))
             })
             .optional()
             .map_err(unavailable("read events"))?;
@@ -73,19 +79,33 @@ pub(super) fn read_log(
 }
 
 /// A task rebuilt from its log.
-pub(super) fn fold(connection: &Connection, key: &TaskRef, spec: Arc<TaskSpec>, row: &LogHead) -> Result<Task, StoreError> {
+pub(super) fn fold(
+    connection: &Connection,
+    key: &TaskRef,
+    spec: Arc<TaskSpec>,
+    row: &LogHead,
+) -> Result<Task, StoreError> {
     let mut task = Task::created(spec);
     // A log of one event is the creation, and needs no reading.
     if row.version > 1 {
         for (sequence, record) in read_log(connection, key, row.last_event, 1)? {
             if sequence != task.version() + 1 {
-                return Err(damaged(format!("the log of task {}", key.id), format!("event {sequence} follows event {}", task.version())));
+                return Err(damaged(
+                    format!("the log of task {}", key.id),
+                    format!("event {sequence} follows event {}", task.version()),
+                ));
             }
             task = task.apply(&record).map_err(|error| damaged(format!("the log of task {}", key.id), error))?;
         }
     }
     if task.version() != row.version || task.status() != row.status {
-        let detail = format!("it ends at version {} {}, and the task is at {} {}", task.version(), task.status(), row.version, row.status);
+        let detail = format!(
+            "it ends at version {} {}, and the task is at {} {}",
+            task.version(),
+            task.status(),
+            row.version,
+            row.status
+        );
         return Err(damaged(format!("the log of task {}", key.id), detail));
     }
     Ok(task)
@@ -200,17 +220,20 @@ impl ConfigRow {
 /// Names in the file were checked when they came in; one that fails now was changed by another hand.
 pub(super) fn name(row: &Row<'_>, index: usize) -> rusqlite::Result<TaskId> {
     let text: String = row.get(index)?;
-    TaskId::parse(text).map_err(|error| rusqlite::Error::FromSqlConversionFailure(index, rusqlite::types::Type::Text, error.into()))
+    TaskId::parse(text)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(index, rusqlite::types::Type::Text, error.into()))
 }
 
 pub(super) fn plan_id(row: &Row<'_>, index: usize) -> rusqlite::Result<PlanId> {
     let text: String = row.get(index)?;
-    PlanId::parse(text).map_err(|error| rusqlite::Error::FromSqlConversionFailure(index, rusqlite::types::Type::Text, error.into()))
+    PlanId::parse(text)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(index, rusqlite::types::Type::Text, error.into()))
 }
 
 pub(super) fn tenant(row: &Row<'_>, index: usize) -> rusqlite::Result<Tenant> {
     let text: String = row.get(index)?;
-    Tenant::parse(text).map_err(|error| rusqlite::Error::FromSqlConversionFailure(index, rusqlite::types::Type::Text, error.into()))
+    Tenant::parse(text)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(index, rusqlite::types::Type::Text, error.into()))
 }
 
 pub(super) fn task_status(row: &Row<'_>, index: usize) -> rusqlite::Result<TaskStatus> {

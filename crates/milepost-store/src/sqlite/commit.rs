@@ -13,7 +13,8 @@ use super::board::{Lease, Place, Queue};
 use super::codec::{Body, encode_events, task_status, tenant, time};
 use super::writer::{Performed, Writer};
 
-pub(super) const INSERT_EVENT: &str = "INSERT INTO events (pos, task, seq, prev, crc, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+pub(super) const INSERT_EVENT: &str =
+    "INSERT INTO events (pos, task, seq, prev, crc, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 
 /// A stage after the first: nothing that an index looks at changes.
 pub(super) const ADVANCE: &str = "UPDATE task_runtimes SET version = ?2, last_event = ?3, done = ?4, stage = ?5, \
@@ -122,7 +123,8 @@ impl Writer {
         };
         let position = self.append(no, lease.version, lease.last_event, commit.body.as_ref())?;
         let status = commit.row.status;
-        let keeps = matches!(commit.lease, LeaseChange::Keep) && status.is_active() && commit.holder != Holder::Operator;
+        let keeps =
+            matches!(commit.lease, LeaseChange::Keep) && status.is_active() && commit.holder != Holder::Operator;
         if keeps && status == lease.status {
             self.advance(no, position, &commit.row)?;
             let held = self.board.leases.get_mut(&no).expect("a lease that is kept is held");
@@ -142,8 +144,7 @@ impl Writer {
     fn lease_for(&self, commit: &EncodedCommit) -> Performed<Lease> {
         let key = &commit.key;
         let fenced = |expected, found| StoreError::Fenced { task: key.id.clone(), expected, found };
-        let conflict =
-            |found| StoreError::Conflict { task: key.id.clone(), expected: commit.expected, found };
+        let conflict = |found| StoreError::Conflict { task: key.id.clone(), expected: commit.expected, found };
         match (self.board.leases.get(&key.no), commit.holder) {
             (Some(lease), Holder::Operator) => Ok(Err(fenced(0, lease.number))),
             (Some(lease), Holder::Lease(ours)) if ours != lease.number => Ok(Err(fenced(ours, lease.number))),
@@ -174,7 +175,11 @@ impl Writer {
                     plan: row.get(3)?,
                     rank: row.get(4)?,
                     wake_at: time(row, 6)?,
-                    tenant: if row.get_ref(5)? == rusqlite::types::ValueRef::Null { None } else { Some(tenant(row, 5)?) },
+                    tenant: if row.get_ref(5)? == rusqlite::types::ValueRef::Null {
+                        None
+                    } else {
+                        Some(tenant(row, 5)?)
+                    },
                 })
             })
             .optional()
@@ -184,9 +189,14 @@ impl Writer {
     pub(super) fn append(&mut self, no: i64, version: u64, last: i64, body: Option<&Body>) -> rusqlite::Result<i64> {
         let Some(body) = body else { return Ok(last) };
         let position = self.board.next_event;
-        self.connection
-            .prepare_cached(INSERT_EVENT)?
-            .execute(params![position, no, version as i64 + 1, last, body.crc, body.text])?;
+        self.connection.prepare_cached(INSERT_EVENT)?.execute(params![
+            position,
+            no,
+            version as i64 + 1,
+            last,
+            body.crc,
+            body.text
+        ])?;
         self.board.next_event += 1;
         Ok(position)
     }
@@ -207,7 +217,13 @@ impl Writer {
         Ok(())
     }
 
-    pub(super) fn transition(&self, no: i64, position: i64, row: &RowImage, standing: Standing) -> rusqlite::Result<()> {
+    pub(super) fn transition(
+        &self,
+        no: i64,
+        position: i64,
+        row: &RowImage,
+        standing: Standing,
+    ) -> rusqlite::Result<()> {
         self.connection.prepare_cached(TRANSITION)?.execute(params![
             no,
             row.version as i64,
@@ -233,7 +249,9 @@ impl Writer {
     /// The parts of a row that follow from the task's stages, after those were changed.
     pub(super) fn reshow(&self, no: i64, row: &RowImage) -> rusqlite::Result<()> {
         self.connection
-            .prepare_cached("UPDATE task_runtimes SET done = ?2, total = ?3, stage = ?4, attempt = ?5, due_at = ?6 WHERE no = ?1")?
+            .prepare_cached(
+                "UPDATE task_runtimes SET done = ?2, total = ?3, stage = ?4, attempt = ?5, due_at = ?6 WHERE no = ?1",
+            )?
             .execute(params![no, row.done, row.total, row.stage, row.attempt, row.due_at])?;
         Ok(())
     }
@@ -254,7 +272,13 @@ impl Writer {
             self.board.parked.remove(&(at, no, before.plan, before.status));
         }
         if keeps {
-            let lease = Lease { version: row.version, last_event: position, status: row.status, wake_at: None, ..before.clone() };
+            let lease = Lease {
+                version: row.version,
+                last_event: position,
+                status: row.status,
+                wake_at: None,
+                ..before.clone()
+            };
             self.board.leases.insert(no, lease);
         } else {
             self.board.leases.remove(&no);
@@ -300,7 +324,7 @@ impl Writer {
         Ok(())
     }
 
-    fn plan_after(&self, no: i64, command: PlanCommand) -> Result<PlanStatus, StoreError> {
+    pub(super) fn plan_after(&self, no: i64, command: PlanCommand) -> Result<PlanStatus, StoreError> {
         let plan = &self.board.plans[&no];
         Ok(next_plan_status(plan.shared.id().as_str(), plan.status, &plan.counts, command)?)
     }
@@ -319,9 +343,10 @@ impl Writer {
             let settled = next_plan_status(plan.shared.id().as_str(), status, &plan.counts, PlanCommand::Settle);
             status = settled.expect("settling refuses nothing");
         }
-        let changed = status != plan.status;
-        let over = plan.counts.open() == 0 && (task.is_ended() || changed);
-        if changed || (over && status == PlanStatus::Cancelled) {
+        let over = plan.counts.open() == 0 && (task.is_ended() || status != plan.status);
+        // A plan is CANCELLED from the word on, and ends with its last task.
+        let changed = status != plan.status || (over && status == PlanStatus::Cancelled);
+        if changed {
             self.write_plan(no, status, None, now)?;
         }
         if over && status.is_ended() {
@@ -331,7 +356,13 @@ impl Writer {
     }
 
     /// A plan's status, with the times that go with it. It has ended when nothing of it is open any more.
-    pub(super) fn write_plan(&mut self, no: i64, status: PlanStatus, by: Option<&By>, now: Timestamp) -> rusqlite::Result<()> {
+    pub(super) fn write_plan(
+        &mut self,
+        no: i64,
+        status: PlanStatus,
+        by: Option<&By>,
+        now: Timestamp,
+    ) -> rusqlite::Result<()> {
         let plan = self.board.plans.get_mut(&no).expect("a plan is opened before it is written");
         plan.status = status;
         plan.version += 1;

@@ -33,7 +33,11 @@ const TASKS: i64 = 512;
 const LASTS: Duration = Duration::from_millis(1500);
 
 /// Measures in a folder of its own making inside `folder`, and leaves nothing behind.
-pub fn measure(folder: &Path, batch: usize, outputs: Outputs) -> Result<RawRates, Box<dyn std::error::Error + Send + Sync>> {
+pub fn measure(
+    folder: &Path,
+    batch: usize,
+    outputs: Outputs,
+) -> Result<RawRates, Box<dyn std::error::Error + Send + Sync>> {
     let name = folder.join(format!("milepost-raw-{}", std::process::id()));
     std::fs::create_dir(&name)?;
     let measured = measure_in(&name, batch, outputs);
@@ -41,7 +45,11 @@ pub fn measure(folder: &Path, batch: usize, outputs: Outputs) -> Result<RawRates
     measured
 }
 
-fn measure_in(folder: &Path, batch: usize, outputs: Outputs) -> Result<RawRates, Box<dyn std::error::Error + Send + Sync>> {
+fn measure_in(
+    folder: &Path,
+    batch: usize,
+    outputs: Outputs,
+) -> Result<RawRates, Box<dyn std::error::Error + Send + Sync>> {
     let fdatasyncs = sync_rate(&folder.join("sync"))?;
     let body = stage_body(outputs)?;
     let commits = stage_rate(&folder.join("one.db"), 1, &body)?;
@@ -87,8 +95,16 @@ fn stage_rate(path: &Path, batch: usize, body: &Body) -> rusqlite::Result<f64> {
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         for _ in 0..batch {
             let (no, version) = (task % TASKS + 1, task / TASKS + 2);
-            connection.prepare_cached(INSERT_EVENT)?.execute(params![position, no, version, position - 1, body.crc, body.text])?;
-            let row = params![no, version, position, version, "s5", 1, None::<i64>, 0, None::<String>, 1_764_000_000_000i64];
+            connection.prepare_cached(INSERT_EVENT)?.execute(params![
+                position,
+                no,
+                version,
+                position - 1,
+                body.crc,
+                body.text
+            ])?;
+            let row =
+                params![no, version, position, version, "s5", 1, None::<i64>, 0, None::<String>, 1_764_000_000_000i64];
             connection.prepare_cached(ADVANCE)?.execute(row)?;
             position += 1;
             task += 1;

@@ -80,9 +80,7 @@ pub(super) struct Reader<'a> {
 
 impl Reader<'_> {
     pub(super) fn plan(&self, id: &PlanId) -> Result<Option<PlanRow>, StoreError> {
-        self.plan_number(id)?
-            .map(|no| read_plan(self.connection, no).map_err(unavailable("read a plan")))
-            .transpose()
+        self.plan_number(id)?.map(|no| read_plan(self.connection, no).map_err(unavailable("read a plan"))).transpose()
     }
 
     pub(super) fn definition(&self, id: &PlanId) -> Result<Option<Plan>, StoreError> {
@@ -95,9 +93,10 @@ impl Reader<'_> {
             let open = if query.open_only { "AND ended_at IS NULL" } else { "" };
             let sql = format!("{PLAN_COLUMNS} WHERE no < ?1 {open} ORDER BY no DESC LIMIT ?2");
             let mut statement = self.connection.prepare_cached(&sql)?;
-            let rows = statement.query_map(params![query.after.unwrap_or(i64::MAX), query.limit as i64 + 1], |row| {
-                Ok((row.get::<_, i64>(10)?, plan_row(self.connection, row)?))
-            })?;
+            let rows = statement
+                .query_map(params![query.after.unwrap_or(i64::MAX), query.limit as i64 + 1], |row| {
+                    Ok((row.get::<_, i64>(10)?, plan_row(self.connection, row)?))
+                })?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
         Ok(page(read().map_err(unavailable("list plans"))?, query.limit))
@@ -131,7 +130,8 @@ impl Reader<'_> {
             .prepare_cached("SELECT definition FROM plans WHERE no = ?1")
             .and_then(|mut statement| statement.query_row([no], |row| row.get(0)))
             .map_err(unavailable("read a plan"))?;
-        let definition = serde_json::from_str(&text).map_err(|error| damaged(format!("the definition of plan {no}"), error))?;
+        let definition =
+            serde_json::from_str(&text).map_err(|error| damaged(format!("the definition of plan {no}"), error))?;
         Ok(SharedPlan::new(definition))
     }
 
@@ -183,7 +183,9 @@ impl Reader<'_> {
                      AND (1 << r.status) & ?3 ORDER BY r.no LIMIT ?4"
                 );
                 let after = query.after.unwrap_or(0);
-                self.connection.prepare_cached(&sql).and_then(|statement| read(statement, &[&plan, &after, &wanted, &limit]))
+                self.connection
+                    .prepare_cached(&sql)
+                    .and_then(|statement| read(statement, &[&plan, &after, &wanted, &limit]))
             }
             TasksOf::Tenant(tenant) => {
                 let sql = format!(
@@ -191,7 +193,9 @@ impl Reader<'_> {
                 );
                 let before = query.after.unwrap_or(i64::MAX);
                 let tenant = tenant.as_str();
-                self.connection.prepare_cached(&sql).and_then(|statement| read(statement, &[&tenant, &before, &wanted, &limit]))
+                self.connection
+                    .prepare_cached(&sql)
+                    .and_then(|statement| read(statement, &[&tenant, &before, &wanted, &limit]))
             }
         };
         Ok(page(rows.map_err(unavailable("list tasks"))?, query.limit))

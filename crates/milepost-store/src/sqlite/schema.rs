@@ -116,7 +116,8 @@ pub(super) fn configure_writer(connection: &Connection) -> rusqlite::Result<()> 
 /// Refuses files that are not ours or are from a later version; changes nothing.
 pub(super) fn check_format(connection: &Connection, path: &str) -> Result<i32, StoreError> {
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
-    let read = || Ok::<_, rusqlite::Error>((pragma("application_id")?, pragma("user_version")?, pragma("schema_version")?));
+    let read =
+        || Ok::<_, rusqlite::Error>((pragma("application_id")?, pragma("user_version")?, pragma("schema_version")?));
     let (application, version, schema) = read().map_err(|error| match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::NotADatabase) => {
             StoreError::Format { detail: format!("{path} is not a Milepost store: it is no SQLite database") }
@@ -128,7 +129,9 @@ pub(super) fn check_format(connection: &Connection, path: &str) -> Result<i32, S
         (0, 0) if schema == 0 => Ok(0),
         (APPLICATION_ID, version) if version <= newest => Ok(version),
         (APPLICATION_ID, version) => Err(StoreError::Format {
-            detail: format!("{path} has format {version}, and this milepost knows formats up to {newest}; use a newer one"),
+            detail: format!(
+                "{path} has format {version}, and this milepost knows formats up to {newest}; use a newer one"
+            ),
         }),
         _ => Err(StoreError::Format { detail: format!("{path} is an SQLite database of some other program") }),
     }

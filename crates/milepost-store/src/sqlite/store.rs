@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 
 use crate::error::StoreError;
 use crate::model::{
-    ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note, Page, PlanChange, PlanQuery,
-    PlanRow, StoreStats, StoredEvent, StoredTask, Submission, Submitted, TaskQuery, TaskRow,
+    ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note, Page, PlanChange,
+    PlanQuery, PlanRow, StoreStats, StoredEvent, StoredTask, Submission, Submitted, TaskQuery, TaskRow,
 };
 use crate::store::Store;
 
@@ -56,7 +56,13 @@ impl SqliteStore {
         let board = Board::load(&connection)?;
         let live_epoch = Some(board.epoch);
         let writer = WriterHandle::start(connection, board)?;
-        Ok(Self { readers: Readers::new(&path), path, writer: Some(writer), live_epoch, owner: Mutex::new(Some(owner)) })
+        Ok(Self {
+            readers: Readers::new(&path),
+            path,
+            writer: Some(writer),
+            live_epoch,
+            owner: Mutex::new(Some(owner)),
+        })
     }
 
     /// Opens the file to read it, whoever owns it. It must exist.

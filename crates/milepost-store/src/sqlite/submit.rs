@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 
 use milepost_core::id::TaskId;
-use milepost_core::plan::{OnTenantConflict, Plan, PlanCommand, PlanDefinition, TaskCounts, TaskDefinition, next_plan_status};
+use milepost_core::plan::{
+    OnTenantConflict, Plan, PlanCommand, PlanDefinition, TaskCounts, TaskDefinition, next_plan_status,
+};
 use milepost_core::task::{Event, PlanStatus, Record, TaskStatus};
 use milepost_core::time::Timestamp;
 use rusqlite::{OptionalExtension, params};
@@ -152,7 +154,9 @@ impl Writer {
         self.connection.execute("UPDATE task_runtimes SET queue = 0 WHERE queue = 1", [])?;
         self.insert_tasks(no, &plan.definition, &added, submission.now)?;
         self.connection
-            .prepare_cached("UPDATE plans SET definition = ?2, digest = ?3, last_task = max(last_task, ?4) WHERE no = ?1")?
+            .prepare_cached(
+                "UPDATE plans SET definition = ?2, digest = ?3, last_task = max(last_task, ?4) WHERE no = ?1",
+            )?
             .execute(params![no, encoded.definition, encoded.digest.as_slice(), self.board.next_task - 1])?;
         let difference = Difference { added: added.len() as u64, removed: removed.len() as u64 };
         self.reread_after_update(no, &difference, submission.now)?;
@@ -183,9 +187,10 @@ impl Writer {
     fn refold(&mut self, plan: i64) -> rusqlite::Result<()> {
         let shared = self.board.plans[&plan].shared.clone();
         for (no, _) in self.tasks_of(plan)? {
-            let (config, rank, head) = self.connection.prepare_cached(TASK)?.query_row([no], |row| {
-                Ok((ConfigRow::read(row)?, row.get::<_, i64>(7)?, LogHead::read(row)?))
-            })?;
+            let (config, rank, head) = self
+                .connection
+                .prepare_cached(TASK)?
+                .query_row([no], |row| Ok((ConfigRow::read(row)?, row.get::<_, i64>(7)?, LogHead::read(row)?)))?;
             let key = config.key.clone();
             let folded = config.spec(&shared, rank).and_then(|spec| fold(&self.connection, &key, spec, &head));
             // What cannot be read is set aside when it is claimed.
@@ -238,13 +243,16 @@ impl Writer {
             .prepare_cached("UPDATE task_configs SET body = ?2, crc = ?3, tenant = ?4 WHERE id = ?1")?
             .execute(params![task.id.as_str(), body, crc, tenant])?;
         self.connection
-            .prepare_cached("UPDATE task_runtimes SET rank = ?2 WHERE no = (SELECT no FROM task_configs WHERE id = ?1)")?
+            .prepare_cached(
+                "UPDATE task_runtimes SET rank = ?2 WHERE no = (SELECT no FROM task_configs WHERE id = ?1)",
+            )?
             .execute(params![task.id.as_str(), -i64::from(task.priority)])?;
         Ok(())
     }
 
     fn busy_tenants(&self, tasks: &[TaskDefinition]) -> Vec<String> {
-        let busy = tasks.iter().filter_map(|task| task.tenant.as_ref()).filter(|tenant| self.board.held.contains_key(*tenant));
+        let busy =
+            tasks.iter().filter_map(|task| task.tenant.as_ref()).filter(|tenant| self.board.held.contains_key(*tenant));
         let mut busy: Vec<String> = busy.map(ToString::to_string).collect();
         busy.sort();
         busy.dedup();

@@ -11,9 +11,7 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::StoreError;
-use crate::model::{
-    ClaimRequest, Claimed, Committed, Note, PlanChange, PlanRow, StoreStats, Submitted,
-};
+use crate::model::{ClaimRequest, Claimed, Committed, Note, PlanChange, PlanRow, StoreStats, Submitted};
 
 use super::board::Board;
 use super::codec::unavailable;
@@ -338,11 +336,8 @@ impl Answer {
         fn give<T>(reply: Reply<T>, result: Result<T, Option<StoreError>>, error: &Arc<StoreError>) {
             // Its own rejection stands whatever became of the others.
             let own = result.err().flatten();
-            let shared = || StoreError::Unavailable {
-                backend: "sqlite",
-                operation: "commit",
-                source: error.clone().into(),
-            };
+            let shared =
+                || StoreError::Unavailable { backend: "sqlite", operation: "commit", source: error.clone().into() };
             let _ = reply.send(Err(own.unwrap_or_else(shared)));
         }
         match self {

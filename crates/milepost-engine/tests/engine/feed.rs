@@ -1,0 +1,144 @@
+//! What watchers see, and what is kept of what stages say.
+
+use std::time::Duration;
+
+use milepost_core::task::{PlanStatus, TaskStatus};
+use milepost_engine::stage::{Outcome, Progress, StageCall};
+use milepost_engine::{FeedItem, Registry};
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+
+use crate::support::{Answers, Faulty, Gate, Journal, World, bounded, kind, words};
+
+#[tokio::test(start_paused = true)]
+async fn state_changes_come_in_the_order_of_the_log_and_none_is_left_out() {
+    let (world, flaky) = (World::new(), crate::support::Flaky::default());
+    flaky.fail("b", 2);
+    let node = world.node(Registry::new().with("flaky", flaky.kind()));
+    let mut feed = node.engine.feed().subscribe();
+    node.run(
+        "{plan: p, stages: [{name: a, uses: flaky}, {name: b, uses: flaky}, {name: c, uses: flaky}], tasks: [{id: t}]}",
+    )
+    .await;
+    let (mut seen, mut plans) = (vec!["TASK_CREATED".to_owned()], Vec::new());
+    loop {
+        match feed.try_recv() {
+            Ok(FeedItem::Task { records, .. }) => seen.extend(records.iter().map(|record| words(record.event()))),
+            Ok(FeedItem::Plan { status, .. }) => plans.push(status),
+            Ok(FeedItem::Progress { .. }) => {}
+            Err(TryRecvError::Empty) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(seen, node.log("t").await);
+    assert_eq!(plans, [PlanStatus::Completed]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_comes_at_most_four_times_a_second_and_ends_with_the_newest() {
+    let world = World::new();
+    let busy = kind(|call: StageCall| async move {
+        for done in 0..1000 {
+            call.reporter.progress(Progress { done, total: 1000 });
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Outcome::success()
+    });
+    let node = world.node(Registry::new().with("busy", busy));
+    let mut feed = node.engine.feed().subscribe();
+    node.submit("{plan: p, stages: [{name: s, uses: busy}], tasks: [{id: t}]}").await;
+    let mut times = Vec::new();
+    let mut newest = 0;
+    loop {
+        match bounded("the next item", feed.recv()).await {
+            Ok(FeedItem::Progress { progress, .. }) => {
+                assert!(progress.done >= newest);
+                newest = progress.done;
+                times.push(world.clock.now());
+            }
+            Ok(FeedItem::Plan { .. }) => break,
+            Ok(FeedItem::Task { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!((30..=40).contains(&times.len()), "{} in ten seconds", times.len());
+    assert!(times.windows(2).all(|pair| pair[1].since(pair[0]).get() >= 250));
+    assert!(newest >= 950, "{newest}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watcher_that_never_looks_slows_nobody_down_and_is_told_what_it_missed() {
+    let (world, journal) = (World::new(), Journal::default());
+    let node = world.node(Registry::new().with("noop", journal.kind()));
+    let mut feed = node.engine.feed().subscribe();
+    let tasks: Vec<String> = (0..1500).map(|i| format!("{{id: t{i}}}")).collect();
+    let stages = "[{name: a, uses: noop}, {name: b, uses: noop}, {name: c, uses: noop}]";
+    let row =
+        node.run(&format!("{{plan: p, max_concurrency: 100, stages: {stages}, tasks: [{}]}}", tasks.join(","))).await;
+    assert_eq!(row.counts.completed, 1500);
+    assert!(matches!(feed.recv().await, Err(RecvError::Lagged(_))));
+}
+
+fn talking(gate: &Gate) -> Registry {
+    let inner = gate.kind();
+    let talks = kind(move |call: StageCall| {
+        let inner = inner.clone();
+        async move {
+            call.reporter.output(b"one ");
+            tokio::time::sleep(Duration::from_millis(600)).await;
+            call.reporter.output(b"two ");
+            let outcome = inner.run(call.clone()).await;
+            call.reporter.output(b"three");
+            outcome
+        }
+    });
+    Registry::new().with("talks", talks)
+}
+
+#[tokio::test(start_paused = true)]
+async fn output_can_be_read_while_the_attempt_runs_and_all_of_it_when_it_has_ended() {
+    let (world, gate) = (World::new(), Gate::shut());
+    let node = world.node(talking(&gate));
+    node.submit("{plan: p, stages: [{name: s, uses: talks}], tasks: [{id: t}]}").await;
+    gate.inside(1).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(node.output("t", "s").await, b"one two ");
+    gate.open();
+    node.ended("p").await;
+    assert_eq!(node.output("t", "s").await, b"one two three");
+}
+
+#[tokio::test(start_paused = true)]
+async fn output_that_could_not_be_stored_at_once_is_stored_later_and_in_order() {
+    let (world, gate) = (World::new(), Gate::shut());
+    let store = Faulty::over(world.store());
+    let node = world.node_on(store.clone(), talking(&gate));
+    node.submit("{plan: p, stages: [{name: s, uses: talks}], tasks: [{id: t}]}").await;
+    node.until_status("t", TaskStatus::Running).await;
+    store.answer(Answers::Away);
+    store.refused().await;
+    store.answer(Answers::Truly);
+    gate.inside(1).await;
+    gate.open();
+    node.ended("p").await;
+    assert_eq!(node.output("t", "s").await, b"one two three");
+}
+
+#[tokio::test(start_paused = true)]
+async fn output_is_bounded_and_the_output_of_a_cancelled_attempt_is_kept() {
+    let world = World::new();
+    let chatty = kind(|call: StageCall| async move {
+        for _ in 0..4000 {
+            call.reporter.output(&[b'x'; 1000]);
+        }
+        call.reporter.output(b"the end");
+        call.cancel.cancelled().await;
+        call.reporter.output(b" and the last word");
+        Outcome::success()
+    });
+    let node = world.node(Registry::new().with("chatty", chatty));
+    node.run("{plan: p, stages: [{name: s, uses: chatty, timeout: 1s, retry: {max_attempts: 1}}], tasks: [{id: t}]}")
+        .await;
+    let output = node.output("t", "s").await;
+    assert!((300_000..500_000).contains(&output.len()), "{}", output.len());
+    assert!(output.ends_with(b"the end and the last word"));
+}

@@ -1,0 +1,16 @@
+//! The engine's rules, each a test by its name, on a real file and mostly on a clock that only moves when all wait.
+
+mod attempts;
+mod crash;
+mod feed;
+mod limits;
+mod order;
+mod plans;
+mod recovery;
+mod results;
+mod retries;
+mod rollback;
+mod stop;
+mod store_trouble;
+mod support;
+mod verbs;

@@ -1,0 +1,170 @@
+//! A store that answers as the test says, and otherwise as the real one behind it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use milepost_core::id::{PlanId, TaskId};
+use milepost_core::plan::Plan;
+use milepost_store::{
+    ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note, Page, PlanChange,
+    PlanQuery, PlanRow, Store, StoreError, StoreStats, StoredEvent, StoredTask, Submission, Submitted, TaskQuery,
+    TaskRow,
+};
+use tokio::sync::Notify;
+
+/// What becomes of writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Answers {
+    #[default]
+    Truly,
+    /// The store is away: nothing gets through.
+    Away,
+    /// Commits are made, and their answers are lost.
+    Forgets,
+    /// Another node has every task.
+    Fences,
+}
+
+#[derive(Debug)]
+pub(crate) struct Faulty {
+    store: Arc<dyn Store>,
+    answers: Mutex<Answers>,
+    damaged: Mutex<Option<TaskId>>,
+    /// How long commits and claims take.
+    slowness: Mutex<(Duration, Duration)>,
+    refused: Notify,
+}
+
+impl Faulty {
+    pub(crate) fn over(store: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            answers: Mutex::default(),
+            damaged: Mutex::default(),
+            slowness: Mutex::default(),
+            refused: Notify::new(),
+        })
+    }
+
+    pub(crate) fn answer(&self, answers: Answers) {
+        *self.answers.lock().unwrap() = answers;
+    }
+
+    /// This task can no longer be read.
+    pub(crate) fn damage(&self, task: TaskId) {
+        *self.damaged.lock().unwrap() = Some(task);
+    }
+
+    /// Every commit and every submission takes this long from now on.
+    pub(crate) fn commits_take(&self, time: Duration) {
+        self.slowness.lock().unwrap().0 = time;
+    }
+
+    pub(crate) fn claims_take(&self, time: Duration) {
+        self.slowness.lock().unwrap().1 = time;
+    }
+
+    /// Waits until a write was not answered truly.
+    pub(crate) async fn refused(&self) {
+        super::bounded("a refused write", self.refused.notified()).await;
+    }
+
+    fn now(&self) -> Answers {
+        *self.answers.lock().unwrap()
+    }
+
+    fn away(&self, operation: &'static str) -> StoreError {
+        self.refused.notify_one();
+        StoreError::Unavailable { backend: "test", operation, source: "it is away".into() }
+    }
+}
+
+#[async_trait]
+impl Store for Faulty {
+    async fn submit(&self, submission: Submission) -> Result<Submitted, StoreError> {
+        if self.now() == Answers::Away {
+            return Err(self.away("submit"));
+        }
+        let slowness = self.slowness.lock().unwrap().0;
+        tokio::time::sleep(slowness).await;
+        self.store.submit(submission).await
+    }
+
+    async fn claim(&self, request: ClaimRequest) -> Result<Claimed, StoreError> {
+        if self.now() == Answers::Away {
+            return Err(self.away("claim"));
+        }
+        let slowness = self.slowness.lock().unwrap().1;
+        tokio::time::sleep(slowness).await;
+        self.store.claim(request).await
+    }
+
+    async fn commit(&self, commit: Commit) -> Result<Committed, StoreError> {
+        let task = commit.key.id.clone();
+        let slowness = self.slowness.lock().unwrap().0;
+        tokio::time::sleep(slowness).await;
+        match self.now() {
+            Answers::Truly => self.store.commit(commit).await,
+            Answers::Away => Err(self.away("commit")),
+            Answers::Forgets => {
+                self.store.commit(commit).await?;
+                Err(self.away("commit"))
+            }
+            Answers::Fences => {
+                self.refused.notify_one();
+                Err(StoreError::Fenced { task, expected: 1, found: 2 })
+            }
+        }
+    }
+
+    async fn change_plan(&self, change: PlanChange) -> Result<PlanRow, StoreError> {
+        self.store.change_plan(change).await
+    }
+
+    async fn note(&self, notes: Vec<Note>) -> Result<(), StoreError> {
+        if self.now() == Answers::Away {
+            return Err(self.away("note"));
+        }
+        self.store.note(notes).await
+    }
+
+    async fn plan(&self, id: &PlanId) -> Result<Option<PlanRow>, StoreError> {
+        self.store.plan(id).await
+    }
+
+    async fn definition(&self, id: &PlanId) -> Result<Option<Plan>, StoreError> {
+        self.store.definition(id).await
+    }
+
+    async fn plans(&self, query: PlanQuery) -> Result<Page<PlanRow>, StoreError> {
+        self.store.plans(query).await
+    }
+
+    async fn task(&self, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
+        if self.damaged.lock().unwrap().as_ref() == Some(id) {
+            return Err(StoreError::Damaged { what: format!("task {id}"), detail: "the test says so".to_owned() });
+        }
+        self.store.task(id).await
+    }
+
+    async fn tasks(&self, query: TaskQuery) -> Result<Page<TaskRow>, StoreError> {
+        self.store.tasks(query).await
+    }
+
+    async fn events(&self, query: EventQuery) -> Result<Vec<StoredEvent>, StoreError> {
+        self.store.events(query).await
+    }
+
+    async fn logs(&self, query: LogQuery) -> Result<Vec<LogChunk>, StoreError> {
+        self.store.logs(query).await
+    }
+
+    async fn locks(&self) -> Result<Vec<LockRow>, StoreError> {
+        self.store.locks().await
+    }
+
+    fn stats(&self) -> StoreStats {
+        self.store.stats()
+    }
+}

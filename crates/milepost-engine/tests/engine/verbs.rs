@@ -1,0 +1,217 @@
+//! The operator's verbs on tasks and tenants.
+
+use std::sync::Arc;
+
+use milepost_core::task::{StageStatus, TaskStatus};
+use milepost_engine::{Registry, Verb, VerbError};
+use milepost_store::{Resubmit, Start};
+
+use crate::support::{Flaky, Gate, Journal, RETRY, World, of_plan, of_task, of_tenant, plan, stage, task_id};
+
+const PARALLEL: &str = "
+plan: p
+stages:
+  - { name: a, uses: gate, needs: [] }
+  - { name: b, uses: gate, needs: [] }
+  - { name: after-a, uses: noop, needs: [a] }
+  - { name: last, uses: noop, needs: [after-a, b] }
+tasks: [{ id: t, tenant: x }]";
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_takes_effect_when_all_running_stages_have_ended_and_nothing_new_starts_before() {
+    let (world, gate, journal) = (World::new(), Gate::shut(), Journal::default());
+    let node = world.node(Registry::new().with("gate", gate.kind()).with("noop", journal.kind()));
+    node.submit(PARALLEL).await;
+    gate.inside(2).await;
+    node.does(of_task("t"), Verb::Pause).await;
+    assert_eq!(node.status("t").await, TaskStatus::Running);
+    assert!(node.task("t").await.pause_requested().is_some());
+    gate.let_go(1);
+    node.until("t", |task| task.done().len() == 1).await;
+    assert_eq!(node.status("t").await, TaskStatus::Running, "one stage still runs");
+    gate.let_go(1);
+    let task = node.until_status("t", TaskStatus::Paused).await;
+    assert_eq!((task.done().len(), journal.calls().len()), (2, 0));
+    node.idle().await;
+    assert_eq!(node.engine.store().locks().await.unwrap().len(), 1, "it keeps its tenant");
+    node.does(of_tenant("x"), Verb::Resume).await;
+    node.ended("p").await;
+    assert_eq!(journal.calls(), ["t/after-a/1", "t/last/1"]);
+    assert_eq!(gate.all().len(), 2, "what was completed did not run again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chain_of_stages_that_end_at_once_can_be_paused_and_stopped_in_the_middle() {
+    let (world, journal) = (World::new(), Journal::default());
+    let node = world.node(Registry::new().with("noop", journal.kind()));
+    let stages: Vec<String> = (0..900).map(|i| format!("{{name: s{i}, uses: noop}}")).collect();
+    node.submit(&format!("{{plan: p, stages: [{}], tasks: [{{id: t}}]}}", stages.join(","))).await;
+    node.until("t", |task| !task.done().is_empty()).await;
+    node.does(of_task("t"), Verb::Pause).await;
+    let paused_at = node.until_status("t", TaskStatus::Paused).await.done().len();
+    node.does(of_task("t"), Verb::Resume).await;
+    node.until("t", |task| task.done().len() > paused_at).await;
+    node.stop().await;
+    let task = node.task("t").await;
+    assert!(task.interrupted() && task.done().len() < 900, "{} {}", task.status(), task.done().len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_is_taken_back_in_time_changes_nothing() {
+    let (world, gate, journal) = (World::new(), Gate::shut(), Journal::default());
+    let node = world.node(Registry::new().with("gate", gate.kind()).with("noop", journal.kind()));
+    node.submit(PARALLEL).await;
+    gate.inside(2).await;
+    node.does(of_task("t"), Verb::Pause).await;
+    gate.let_go(1);
+    node.until("t", |task| task.done().len() == 1).await;
+    node.does(of_task("t"), Verb::Resume).await;
+    gate.open();
+    node.ended("p").await;
+    assert_eq!(node.status("t").await, TaskStatus::Completed);
+    assert_eq!(node.count("t", "TASK_PAUSED").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_from_the_checkpoint_runs_no_completed_stage_and_one_from_the_start_runs_all() {
+    let (world, flaky) = (World::new(), Flaky::default());
+    flaky.fail("b", 2);
+    let node = world.node(Registry::new().with("flaky", flaky.kind()));
+    node.run("{plan: p, defaults: {retry: {max_attempts: 1}}, stages: [{name: a, uses: flaky}, {name: b, uses: flaky}, {name: c, uses: flaky}], tasks: [{id: t}]}").await;
+    node.does(of_task("t"), RETRY).await;
+    node.until_status("t", TaskStatus::Failed).await;
+    node.ended("p").await;
+    node.does(of_task("t"), Verb::Retry { from_checkpoint: false }).await;
+    node.ended("p").await;
+    assert_eq!(node.status("t").await, TaskStatus::Completed);
+    assert_eq!(flaky.journal.calls(), ["t/a/1", "t/b/1", "t/b/1", "t/a/1", "t/b/1", "t/c/1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verb_that_makes_no_sense_is_refused_in_words_and_changes_nothing() {
+    let (world, gate) = (World::new(), Gate::shut());
+    let node = world.node(Registry::new().with("gate", gate.kind()));
+    node.submit("{plan: p, stages: [{name: s, uses: gate}], tasks: [{id: t, tenant: x}]}").await;
+    gate.inside(1).await;
+    let version = node.task("t").await.version();
+    for (verb, words) in [
+        (RETRY, "cannot retry task t: it is RUNNING"),
+        (Verb::Resume, "cannot resume task t: it is RUNNING"),
+        (Verb::Rollback, "`milepost pause t` first"),
+        (Verb::Start, "a task is started with its plan"),
+    ] {
+        let refusal = node.refuses(of_task("t"), verb).await;
+        assert!(refusal.contains(words), "{refusal}");
+    }
+    assert_eq!(node.task("t").await.version(), version);
+    assert_eq!(gate.now_inside(), ["t/s/1"], "and ends nothing");
+    gate.open();
+    node.ended("p").await;
+    for verb in [Verb::Pause, Verb::Resume, Verb::Cancel, RETRY, Verb::Rollback] {
+        let refusal = node.refuses(of_tenant("x"), verb).await;
+        assert!(refusal.contains("it is COMPLETED"), "{refusal}");
+    }
+    for target in [of_task("nobody"), of_plan("nobody"), of_tenant("nobody")] {
+        let refused = node.operate(target, Verb::Cancel).await.unwrap_err();
+        assert!(matches!(refused, VerbError::NotFound { .. }), "{refused}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenants_verb_is_for_its_newest_task() {
+    let (world, gate) = (World::new(), Gate::shut());
+    let node = world.node(Registry::new().with("gate", gate.kind()));
+    node.submit("{plan: p, stages: [{name: s, uses: gate}], tasks: [{id: old, tenant: x}, {id: new, tenant: x}]}")
+        .await;
+    gate.inside(1).await;
+    node.does(of_tenant("x"), Verb::Cancel).await;
+    assert_eq!((node.status("old").await, node.status("new").await), (TaskStatus::Running, TaskStatus::Cancelled));
+    gate.open();
+    node.ended("p").await;
+    assert_eq!(gate.all(), ["old/s/1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_task_is_final_and_its_stages_say_so() {
+    let (world, gate, journal) = (World::new(), Gate::shut(), Journal::default());
+    let node = world.node(Registry::new().with("gate", gate.kind()).with("noop", journal.kind()));
+    node.submit(PARALLEL).await;
+    gate.inside(2).await;
+    node.does(of_task("t"), Verb::Cancel).await;
+    let task = node.task("t").await;
+    assert_eq!(
+        (task.status(), stage(&task, "a"), stage(&task, "last")),
+        (TaskStatus::Cancelled, StageStatus::Cancelled, StageStatus::Cancelled)
+    );
+    assert_eq!(gate.cancelled().len(), 2);
+    assert_eq!(node.does(of_task("t"), Verb::Cancel).await, 1, "twice is as good as once");
+    assert!(node.refuses(of_task("t"), RETRY).await.contains("which is final"));
+    assert!(node.engine.store().locks().await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_goes_away_cuts_no_verb_and_no_submission_short() {
+    let (world, gate) = (World::new(), Gate::shut());
+    let store = crate::support::Faulty::over(world.store());
+    let node = world.node_on(store.clone(), Registry::new().with("gate", gate.kind()));
+    node.submit("{plan: p, max_concurrency: 100, stages: [{name: s, uses: gate}], tasks: [{matrix: {tenant: [1,2,3,4,5,6,7,8,9]}}]}").await;
+    gate.inside(9).await;
+    store.commits_take(std::time::Duration::from_secs(1));
+    let asked = node.engine.operate(of_plan("p"), Verb::Cancel, milepost_core::task::By::new("gone"));
+    assert!(tokio::time::timeout(std::time::Duration::from_millis(10), asked).await.is_err());
+    node.ended("p").await;
+    assert_eq!(node.plan("p").await.counts.cancelled, 9);
+
+    gate.open();
+    let text = "{plan: q, stages: [{name: s, uses: gate}], tasks: [{id: q1}]}";
+    let submitted = node.engine.submit(plan(text), Start::AtOnce, Resubmit::Same);
+    assert!(tokio::time::timeout(std::time::Duration::from_millis(10), submitted).await.is_err());
+    node.until_stored("q1").await;
+    node.until_status("q1", TaskStatus::Completed).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_cannot_be_read_keeps_no_other_from_being_cancelled() {
+    let (world, journal) = (World::new(), Journal::default());
+    let store = crate::support::Faulty::over(world.store());
+    let node = world.node_on(store.clone(), Registry::new().with("noop", journal.kind()));
+    let tasks: Vec<String> = (0..200).map(|i| format!("{{id: t{i}}}")).collect();
+    let text = format!("{{plan: p, stages: [{{name: s, uses: noop}}], tasks: [{}]}}", tasks.join(","));
+    node.engine.submit(plan(&text), Start::Later, Resubmit::Same).await.unwrap();
+    store.damage(task_id("t3"));
+    assert!(node.refuses(of_plan("p"), Verb::Cancel).await.contains("damaged"));
+    assert_eq!(node.plan("p").await.counts.cancelled, 199);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn verbs_reach_tasks_that_come_and_go_all_the_time() {
+    let world = World::new();
+    let journal = Journal::default();
+    let node = Arc::new(world.node(Registry::new().with("noop", journal.kind())));
+    let stages: Vec<String> = (0..20).map(|i| format!("{{name: s{i}, uses: noop}}")).collect();
+    let tasks: Vec<String> = (0..20).map(|i| format!("{{id: t{i}}}")).collect();
+    node.submit(&format!(
+        "{{plan: p, max_concurrency: 3, stages: [{}], tasks: [{}]}}",
+        stages.join(","),
+        tasks.join(",")
+    ))
+    .await;
+    let verbs = (0..20).map(|i| {
+        let node = node.clone();
+        tokio::spawn(async move {
+            for _ in 0..10 {
+                for verb in [Verb::Pause, Verb::Resume] {
+                    match node.operate(of_task(&format!("t{i}")), verb).await {
+                        Ok(_) | Err(VerbError::Rejected(_)) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+        })
+    });
+    futures::future::try_join_all(verbs).await.unwrap();
+    // A pause may have been the last word.
+    node.does(of_plan("p"), Verb::Resume).await;
+    assert_eq!(node.ended("p").await.counts.completed, 20);
+    assert_eq!(journal.calls().len(), 400, "each stage of each task once");
+}
