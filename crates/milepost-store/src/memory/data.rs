@@ -237,9 +237,10 @@ impl Data {
             .expect("settling is never refused");
         let changed = self.set_status(plan, status, None, at);
         let entry = self.plan_entry_mut(plan);
-        // A cancelled plan is over when the last of its tasks is.
-        if entry.status.is_ended() && entry.counts().open() == 0 {
-            entry.ended_at.get_or_insert(at);
+        // A plan is CANCELLED from the word on, and ends with its last task.
+        if entry.status.is_ended() && entry.counts().open() == 0 && entry.ended_at.is_none() {
+            entry.ended_at = Some(at);
+            return Some(entry.status);
         }
         changed
     }

@@ -1,7 +1,7 @@
 //! Changes of a plan's own status.
 
 use milepost_core::id::PlanId;
-use milepost_core::plan::{PlanCommand, next_plan_status};
+use milepost_core::plan::next_plan_status;
 use rusqlite::OptionalExtension;
 
 use crate::error::StoreError;
@@ -19,9 +19,7 @@ impl Writer {
             return Ok(Err(error));
         }
         let plan = &self.board.plans[&no];
-        // Started with nothing left to run, it ends at once: no task's end would ever come to settle it.
-        let settle = |status| next_plan_status(change.plan.as_str(), status, &plan.counts, PlanCommand::Settle);
-        match next_plan_status(change.plan.as_str(), plan.status, &plan.counts, change.command).and_then(settle) {
+        match next_plan_status(change.plan.as_str(), plan.status, &plan.counts, change.command) {
             Err(rejection) => return Ok(Err(rejection.into())),
             Ok(status) if status == plan.status => {}
             Ok(status) => self.write_plan(no, status, Some(&change.by), change.now)?,
