@@ -104,7 +104,7 @@ pub(super) fn configure_writer(connection: &Connection) -> rusqlite::Result<()> 
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-    connection.pragma_update(None, "cache_size", -16_384)?;
+    connection.pragma_update(None, "cache_size", -8_192)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.busy_timeout(std::time::Duration::from_secs(10))?;
     // Without it statements are planned again whenever a parameter changes, at the cost of several stages.
