@@ -74,7 +74,7 @@ impl From<StoreError> for VerbError {
 }
 
 /// Tasks of a plan that are dealt with at once, so that their commits share syncs.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 256;
 /// A page of a plan's tasks.
 const PAGE: usize = 500;
 

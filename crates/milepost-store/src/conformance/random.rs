@@ -28,7 +28,9 @@ const STEPS: usize = 60;
 const PLANS: u64 = 4;
 
 pub(super) async fn any_history_keeps_the_invariants_and_matches_the_memory_store(harness: &dyn Harness) {
-    for seed in 1..=harness.seeds() {
+    // One seed alone tells its story again: MILEPOST_TEST_SEED=97 cargo test -p milepost-store any_history
+    let only = std::env::var("MILEPOST_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    for seed in only.map_or(1..=harness.seeds(), |seed| seed..=seed) {
         let mut story = Story::new(harness, seed).await;
         for _ in 0..STEPS {
             story.step().await;

@@ -48,11 +48,11 @@ CREATE INDEX task_configs_tenant ON task_configs (tenant, no) WHERE tenant IS NO
 CREATE TABLE task_runtimes (
     no          INTEGER PRIMARY KEY,
     plan        INTEGER NOT NULL,
-    queue       INTEGER,                -- 0 ready, 1 waits for its tenant, 2 active, 3 paused, 4 damaged; null when ended
+    queue       INTEGER,                -- 0 ready, 1 waits for its tenant, 2 active, 3 paused, 4 damaged, 5 to be undone; null when ended
     rank        INTEGER NOT NULL,       -- smaller first: the priority, negated
     status      INTEGER NOT NULL,
     version     INTEGER NOT NULL,       -- the number of its events
-    lease       INTEGER NOT NULL,       -- the epoch of the owner that holds it, 0 when nobody does
+    lease       INTEGER NOT NULL,       -- the lease it is held under, of which each owner has a range of its own; 0 when nobody does
     wake_at     INTEGER,                -- when it may be claimed again, for one given back until then
     last_event  INTEGER NOT NULL,       -- the newest row of its log
     done        INTEGER NOT NULL,
