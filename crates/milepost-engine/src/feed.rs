@@ -62,24 +62,26 @@ impl Watch {
         if self.first.is_none() {
             self.first = Some(self.receiver.recv().await);
         }
+        if matches!(self.first, Some(Err(RecvError::Closed))) {
+            return None;
+        }
         tokio::time::sleep(GATHER_FOR).await;
+        Some(self.now())
+    }
+
+    /// What has happened by now, without waiting.
+    pub fn now(&mut self) -> Handful {
         let mut handful = Handful::default();
         match self.first.take() {
             Some(Ok(item)) => handful.items.push(item),
             Some(Err(RecvError::Lagged(_))) => handful.lagged = true,
-            Some(Err(RecvError::Closed)) | None => return None,
+            Some(Err(RecvError::Closed)) | None => {}
         }
-        self.rest(&mut handful);
-        Some(handful)
-    }
-
-    /// What has happened by now, without waiting.
-    pub fn rest(&mut self, handful: &mut Handful) {
         loop {
             match self.receiver.try_recv() {
                 Ok(item) => handful.items.push(item),
                 Err(TryRecvError::Lagged(_)) => handful.lagged = true,
-                Err(TryRecvError::Empty | TryRecvError::Closed) => return,
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return handful,
             }
         }
     }
@@ -126,5 +128,37 @@ impl Feed {
             let _ = sender.send(status);
         }
         self.publish(|| FeedItem::Plan { plan: plan.clone(), status });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(feed: &Feed, status: PlanStatus) {
+        feed.plan_changed(&PlanId::parse("p").unwrap(), status);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watcher_that_stops_waiting_loses_nothing() {
+        let feed = Feed::new();
+        let mut watch = feed.watch();
+        change(&feed, PlanStatus::Running);
+        // Long enough to receive the first item, too short to be handed it.
+        assert!(tokio::time::timeout(GATHER_FOR / 2, watch.next()).await.is_err());
+        change(&feed, PlanStatus::Completed);
+        assert_eq!(watch.now().items.len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_happens_within_a_moment_comes_in_one_handful() {
+        let feed = Feed::new();
+        let mut watch = feed.watch();
+        (0..100).for_each(|_| change(&feed, PlanStatus::Running));
+        assert_eq!(watch.next().await.unwrap().items.len(), 100);
+        (0..=CAPACITY).for_each(|_| change(&feed, PlanStatus::Running));
+        assert!(watch.next().await.unwrap().lagged);
+        drop(feed);
+        assert!(watch.next().await.is_none());
     }
 }

@@ -102,8 +102,7 @@ impl Watcher {
                 },
             }
         }
-        let mut last = Handful::default();
-        self.feed.rest(&mut last);
+        let last = self.feed.now();
         self.take(&last);
         match self.display {
             Display::Bars(bars) => bars.clear(),
