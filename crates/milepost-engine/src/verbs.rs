@@ -74,7 +74,7 @@ impl From<StoreError> for VerbError {
 }
 
 /// Tasks of a plan that are dealt with at once, so that their commits share syncs.
-const AT_ONCE: usize = 256;
+const AT_ONCE: usize = PAGE;
 /// A page of a plan's tasks.
 const PAGE: usize = 500;
 
@@ -118,7 +118,7 @@ impl Inner {
                 )));
             }
         };
-        let status = self.command(task, command, plan).await?;
+        let status = self.command(task, command, plan, None).await?;
         Ok(Effect { tasks: 1, plan: None, task: Some((task.clone(), status)) })
     }
 
@@ -128,6 +128,7 @@ impl Inner {
         task: &TaskId,
         command: Command,
         plan: Option<PlanCommand>,
+        mut seen: Option<StoredTask>,
     ) -> Result<TaskStatus, VerbError> {
         // It may be claimed or given back between the look and the commit; each round sees where it went.
         for round in 0..20 {
@@ -139,7 +140,7 @@ impl Inner {
                         Err(_) => Err(VerbError::Moved),
                     }
                 }
-                None => self.command_unheld(task, command.clone(), plan).await,
+                None => self.command_unheld(task, command.clone(), plan, seen.take()).await,
             };
             match outcome {
                 // Whoever takes it on or gives it back may need a moment on a busy machine.
@@ -155,8 +156,12 @@ impl Inner {
         task: &TaskId,
         command: Command,
         plan: Option<PlanCommand>,
+        seen: Option<StoredTask>,
     ) -> Result<TaskStatus, VerbError> {
-        let stored = self.store.task(task).await?;
+        let stored = match seen {
+            Some(stored) => Some(stored),
+            None => self.store.task(task).await?,
+        };
         let stored = stored.ok_or_else(|| VerbError::NotFound { what: "task", id: task.to_string() })?;
         let expected = stored.task.version();
         let decision = self.decide_unheld(&stored, command)?;
@@ -299,6 +304,19 @@ impl Inner {
         }
     }
 
+    /// Tasks as they are now; none for those in hand, which their runners know better.
+    async fn look_at(self: &Arc<Self>, ids: impl Iterator<Item = TaskId>) -> Vec<(TaskId, Option<StoredTask>)> {
+        let looks = ids.map(|id| async move {
+            let seen = match self.runner(&id) {
+                Some(_) => None,
+                // Whatever is wrong with it shows again when the command is given.
+                None => self.store.task(&id).await.ok().flatten(),
+            };
+            (id, seen)
+        });
+        futures::future::join_all(looks).await
+    }
+
     /// Gives a command to every task of the plan in one of these states. Tasks that refuse it are passed over: they
     /// moved on in the meantime, or it is not for them. One that cannot be changed keeps no other from it.
     async fn for_each(
@@ -314,10 +332,12 @@ impl Inner {
         loop {
             let query = TaskQuery { of: TasksOf::Plan(plan.clone()), statuses: statuses.to_vec(), after, limit: PAGE };
             let page = self.store.tasks(query).await?;
+            // Read first and write after: commits that trickle in behind reads would each pay for a sync of their own.
+            let ids = page.items.into_iter().filter(wanted).map(|row| row.key.id);
             let mut work = Vec::new();
-            for row in page.items.into_iter().filter(wanted) {
+            for (id, seen) in self.look_at(ids).await {
                 let (inner, command) = (self.clone(), command.clone());
-                work.push(async move { inner.command(&row.key.id, command, plan_command).await });
+                work.push(async move { inner.command(&id, command, plan_command, seen).await });
             }
             let mut work = futures::stream::iter(work).buffer_unordered(AT_ONCE);
             while let Some(outcome) = work.next().await {
