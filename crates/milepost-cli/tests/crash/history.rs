@@ -34,12 +34,12 @@ impl History {
                 Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}"),
             }
         }
-        let path = copy.path().join("milepost.db");
-        if !path.exists() {
-            return None;
-        }
+        let store = match SqliteStore::open_to_read(copy.path().join("milepost.db")) {
+            Err(StoreError::NotFound { .. }) => return None,
+            opened => opened.unwrap(),
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(read(&SqliteStore::open_to_read(path).unwrap(), &PlanId::parse(plan).unwrap())).unwrap()
+        runtime.block_on(read(&store, &PlanId::parse(plan).unwrap())).unwrap()
     }
 
     /// What holds at any moment for every task that was accepted: its log is whole, and it has ended or says that it
