@@ -1,5 +1,7 @@
 //! What is left when the program or its disk gives up at the worst moment, and what it does with more than usual.
 
+mod disk;
+mod faults;
 mod history;
 mod kills;
 mod seed;
