@@ -276,15 +276,17 @@ pub(super) async fn resume(path: &Path, store: Arc<SqliteStore>, size: Size) -> 
     let store = Arc::new(SqliteStore::open(path)?);
     let opened = start.elapsed();
     let second = engine(store.clone(), kinds(&again), size.tasks);
-    again.wait_for(size.tasks).await;
+    let running_again = again.wait_for(size.tasks).await;
     let elapsed = start.elapsed();
+    let mut latencies = Latencies::new();
+    running_again.into_iter().for_each(|at| latencies.record(micros(at - start)));
     let figures = Figures {
         workload: "resume",
         tasks: size.tasks,
         stages: size.stages,
         in_flight: size.tasks,
         elapsed,
-        latencies: Latencies::new(),
+        latencies,
         stats: store.stats(),
         bytes_written: bytes_written() - bytes,
         more: json!({ "openSeconds": opened.as_secs_f64() }),
