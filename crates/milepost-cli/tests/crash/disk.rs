@@ -108,7 +108,7 @@ fn a_failed_sync_ends_the_run_at_once_and_the_next_completes() {
         the_next_run_completes(&world);
     }
     eprintln!("exit codes and how often: {codes:?}");
-    assert!(codes[&74] >= 40, "each sync that acknowledges something ends the run: {codes:?}");
+    assert!(codes[&74] >= 35, "each sync that acknowledges something ends the run: {codes:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::support::{Running, World, wait_for};
 use crate::witness::{Witness, repeats};
 
 /// Starts the plan, and kills it at a moment between its birth and some way into its work.
-fn run_and_kill(world: &World, dice: &mut Dice, window: u64) {
+pub(crate) fn run_and_kill(world: &World, dice: &mut Dice, window: u64) {
     let run = world.start(&["run", "p.yaml"]);
     if dice.below(4) == 0 {
         // Also while it opens the store, submits and claims.
@@ -31,7 +31,7 @@ fn kill(mut run: Running) {
 }
 
 /// A command dies with its node. Answers how long after it.
-fn wait_for_the_commands_to_die(plan: &str) -> Duration {
+pub(crate) fn wait_for_the_commands_to_die(plan: &str) -> Duration {
     let killed = Instant::now();
     wait_for("the commands of a killed node to end", || (!lives_a_command_of(plan)).then(|| killed.elapsed()))
 }
