@@ -53,12 +53,14 @@ fn library() -> &'static PathBuf {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/crash/faults.c");
-        // Beside the test itself, under a name of its own: another run of the tests may be using the one it made.
-        let library = std::env::current_exe().unwrap().with_extension(format!("{}.so", std::process::id()));
+        // Beside the test itself. Moved there when it is whole: another run of the tests may be using the one it made.
+        let library = std::env::current_exe().unwrap().with_extension("faults.so");
+        let unfinished = library.with_extension(std::process::id().to_string());
         let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
         let flags = ["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"];
-        let status = Command::new(compiler).args(flags).arg(&library).arg(source).arg("-ldl").status().unwrap();
+        let status = Command::new(compiler).args(flags).arg(&unfinished).arg(source).arg("-ldl").status().unwrap();
         assert!(status.success(), "{source} does not compile");
+        std::fs::rename(&unfinished, &library).unwrap();
         library
     })
 }
