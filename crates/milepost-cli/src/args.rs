@@ -89,7 +89,7 @@ enum Command {
     Cancel(verbs::Args),
     /// Run failed or interrupted tasks again, from their checkpoints
     Retry(verbs::RetryArgs),
-    /// Undo completed stages in reverse order
+    /// Undo what its stages did, the last one first
     Rollback(verbs::Args),
     /// Make failed tasks PENDING again, to run at the next start
     ResetFailed(verbs::Args),

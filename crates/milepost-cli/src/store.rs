@@ -37,7 +37,7 @@ impl StoreUrl {
                     .help(format!("try `--store {DEFAULT_URL}`")))
             }
             _ => Err(usage(format!("there is no kind of store called `{scheme}` (in `{url}`)"))
-                .help("known are sqlite:PATH, postgres://…, mysql://… and redis://…")),
+                .help(format!("try `--store {DEFAULT_URL}`"))),
         }
     }
 

@@ -2,15 +2,19 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use milepost_core::id::{PlanId, StageName, TaskId};
 use milepost_core::task::{PlanStatus, Record, TaskStatus};
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, oneshot};
 
 use crate::stage::Progress;
 
 /// Items a watcher may be behind before it has to look at the store instead.
 const CAPACITY: usize = 4096;
+/// How long a watcher lets things gather after the first.
+const GATHER_FOR: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone)]
 pub enum FeedItem {
@@ -36,6 +40,53 @@ pub enum FeedItem {
     },
 }
 
+/// A watcher that is woken a few dozen times a second at most, however much happens.
+#[derive(Debug)]
+pub struct Watch {
+    receiver: broadcast::Receiver<FeedItem>,
+    /// Received, and waiting for others to join it.
+    first: Option<Result<FeedItem, RecvError>>,
+}
+
+/// What happened since the last handful.
+#[derive(Debug, Default)]
+pub struct Handful {
+    pub items: Vec<FeedItem>,
+    /// More happened than could be kept: look at the store.
+    pub lagged: bool,
+}
+
+impl Watch {
+    /// Waits until something has happened; none when the node is gone. Dropping the wait loses nothing.
+    pub async fn next(&mut self) -> Option<Handful> {
+        if self.first.is_none() {
+            self.first = Some(self.receiver.recv().await);
+        }
+        if matches!(self.first, Some(Err(RecvError::Closed))) {
+            return None;
+        }
+        tokio::time::sleep(GATHER_FOR).await;
+        Some(self.now())
+    }
+
+    /// What has happened by now, without waiting.
+    pub fn now(&mut self) -> Handful {
+        let mut handful = Handful::default();
+        match self.first.take() {
+            Some(Ok(item)) => handful.items.push(item),
+            Some(Err(RecvError::Lagged(_))) => handful.lagged = true,
+            Some(Err(RecvError::Closed)) | None => {}
+        }
+        loop {
+            match self.receiver.try_recv() {
+                Ok(item) => handful.items.push(item),
+                Err(TryRecvError::Lagged(_)) => handful.lagged = true,
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return handful,
+            }
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Feed {
     sender: broadcast::Sender<FeedItem>,
@@ -49,6 +100,11 @@ impl Feed {
 
     pub fn subscribe(&self) -> broadcast::Receiver<FeedItem> {
         self.sender.subscribe()
+    }
+
+    /// What happens from now on, in handfuls: for people, who need not see every item in its own moment.
+    pub fn watch(&self) -> Watch {
+        Watch { receiver: self.subscribe(), first: None }
     }
 
     /// The item is only made when somebody watches.
@@ -72,5 +128,37 @@ impl Feed {
             let _ = sender.send(status);
         }
         self.publish(|| FeedItem::Plan { plan: plan.clone(), status });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(feed: &Feed, status: PlanStatus) {
+        feed.plan_changed(&PlanId::parse("p").unwrap(), status);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watcher_that_stops_waiting_loses_nothing() {
+        let feed = Feed::new();
+        let mut watch = feed.watch();
+        change(&feed, PlanStatus::Running);
+        // Long enough to receive the first item, too short to be handed it.
+        assert!(tokio::time::timeout(GATHER_FOR / 2, watch.next()).await.is_err());
+        change(&feed, PlanStatus::Completed);
+        assert_eq!(watch.now().items.len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_happens_within_a_moment_comes_in_one_handful() {
+        let feed = Feed::new();
+        let mut watch = feed.watch();
+        (0..100).for_each(|_| change(&feed, PlanStatus::Running));
+        assert_eq!(watch.next().await.unwrap().items.len(), 100);
+        (0..=CAPACITY).for_each(|_| change(&feed, PlanStatus::Running));
+        assert!(watch.next().await.unwrap().lagged);
+        drop(feed);
+        assert!(watch.next().await.is_none());
     }
 }

@@ -13,6 +13,6 @@ pub mod stage;
 
 pub use clock::Clock;
 pub use engine::{Engine, EngineError, Options};
-pub use feed::{Feed, FeedItem};
+pub use feed::{Feed, FeedItem, Handful, Watch};
 pub use registry::Registry;
 pub use verbs::{Effect, Target, Verb, VerbError};

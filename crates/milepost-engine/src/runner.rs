@@ -44,7 +44,7 @@ pub(crate) struct Runner {
     inner: Arc<Inner>,
     key: TaskRef,
     epoch: u64,
-    task: Task,
+    task: Arc<Task>,
     /// The version that the store has.
     written: u64,
     /// Events that the store does not have yet: the start of a retry, which its outcome may still overtake.
@@ -74,7 +74,7 @@ impl Runner {
             key: stored.key,
             epoch: stored.epoch,
             written: stored.task.version(),
-            task: stored.task,
+            task: Arc::new(stored.task),
             unwritten: Vec::new(),
             attempts: Vec::new(),
             running: FuturesUnordered::new(),
@@ -171,7 +171,7 @@ impl Runner {
         if !only_starts {
             return self.accept(decision).await;
         }
-        self.task = decision.task;
+        self.task = Arc::new(decision.task);
         self.unwritten.extend(decision.events);
         self.start_new_attempts();
         Ok(())
@@ -228,7 +228,7 @@ impl Runner {
             return Ok(());
         }
         let failed = decision.events.iter().any(|record| matches!(record.event(), Event::TaskFailed { .. }));
-        self.task = decision.task;
+        self.task = Arc::new(decision.task);
         self.unwritten.extend(decision.events);
         let pauses_plan = failed && self.task.spec().settings.on_task_failure == OnTaskFailure::Pause;
         let plan = pauses_plan.then_some(PlanCommand::Pause);
@@ -261,7 +261,7 @@ impl Runner {
     /// Sends what is unwritten until the store takes it. While the store is away nothing new starts here: `hold`.
     async fn commit(&mut self, lease: LeaseChange, mut plan: Option<PlanCommand>) -> Result<(), Over> {
         let mut pause = Duration::from_millis(50);
-        let events = std::mem::take(&mut self.unwritten);
+        let events: Arc<[Record]> = std::mem::take(&mut self.unwritten).into();
         let output = std::mem::take(&mut self.output);
         // After one answer got lost, the commit may have been made all the same.
         let mut unsure = false;
@@ -306,7 +306,7 @@ impl Runner {
         }
     }
 
-    fn committed(&mut self, events: Vec<Record>, plan: Option<PlanStatus>) {
+    fn committed(&mut self, events: Arc<[Record]>, plan: Option<PlanStatus>) {
         self.written = self.task.version();
         self.publish(events);
         if let Some(status) = plan {
@@ -328,12 +328,12 @@ impl Runner {
         }
     }
 
-    fn publish(&self, events: Vec<Record>) {
+    fn publish(&self, events: Arc<[Record]>) {
         self.inner.feed.publish(|| FeedItem::Task {
             plan: self.task.spec().plan.clone(),
             task: self.key.id.clone(),
             status: self.task.status(),
-            records: events.into(),
+            records: events,
             done: self.task.done().len(),
             stages: self.task.stages().len(),
         });

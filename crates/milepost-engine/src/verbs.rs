@@ -74,7 +74,7 @@ impl From<StoreError> for VerbError {
 }
 
 /// Tasks of a plan that are dealt with at once, so that their commits share syncs.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 256;
 /// A page of a plan's tasks.
 const PAGE: usize = 500;
 
@@ -180,8 +180,8 @@ impl Inner {
             key: stored.key,
             holder: Holder::Operator,
             expected,
-            events: decision.events,
-            task: decision.task,
+            events: decision.events.into(),
+            task: decision.task.into(),
             lease,
             plan,
             output: Vec::new(),

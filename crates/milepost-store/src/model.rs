@@ -107,8 +107,8 @@ pub struct Commit {
     pub holder: Holder,
     /// The version that was decided on.
     pub expected: u64,
-    pub events: Vec<Record>,
-    pub task: Task,
+    pub events: Arc<[Record]>,
+    pub task: Arc<Task>,
     pub lease: LeaseChange,
     /// What becomes of the plan in the same commit.
     pub plan: Option<PlanCommand>,

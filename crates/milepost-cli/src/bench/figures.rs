@@ -26,6 +26,15 @@ impl Latencies {
     }
 }
 
+/// What a measurement took.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) elapsed: Duration,
+    pub(super) stats: StoreStats,
+    pub(super) bytes: u64,
+    pub(super) cpu: Duration,
+}
+
 /// One run of one workload.
 #[derive(Debug)]
 pub(super) struct Figures {
@@ -33,17 +42,16 @@ pub(super) struct Figures {
     pub(super) tasks: usize,
     pub(super) stages: usize,
     pub(super) in_flight: usize,
-    pub(super) elapsed: Duration,
+    pub(super) taken: Taken,
     pub(super) latencies: Latencies,
-    pub(super) stats: StoreStats,
-    pub(super) bytes_written: u64,
     /// What only this workload measures.
     pub(super) more: Value,
 }
 
 impl Figures {
     pub(super) fn json(&self, store: &str, rss: u64, raw: &RawRates) -> Value {
-        let seconds = self.elapsed.as_secs_f64();
+        let Taken { elapsed, stats, bytes, cpu } = &self.taken;
+        let seconds = elapsed.as_secs_f64();
         let done = (self.tasks * self.stages) as f64;
         let per_stage = |count: u64| if done > 0.0 { count as f64 / done } else { 0.0 };
         let stages_per_second = done / seconds;
@@ -58,11 +66,12 @@ impl Figures {
             "stagesPerSecond": stages_per_second,
             "latencyMs": self.latencies.json(),
             "rssBytes": rss,
-            "fsyncs": self.stats.syncs,
-            "bytesWritten": self.bytes_written,
-            "fsyncsPerStage": per_stage(self.stats.syncs),
-            "bytesPerStage": per_stage(self.bytes_written),
-            "meanBatch": mean_batch(&self.stats),
+            "fsyncs": stats.syncs,
+            "bytesWritten": bytes,
+            "fsyncsPerStage": per_stage(stats.syncs),
+            "bytesPerStage": per_stage(*bytes),
+            "meanBatch": mean_batch(stats),
+            "cpuMicrosPerStage": cpu.as_micros() as f64 / done.max(1.0),
             "raw": {
                 "fdatasyncPerSecond": raw.fdatasyncs,
                 "commitsPerSecond": raw.commits,
@@ -85,6 +94,12 @@ pub(super) fn mean_batch(stats: &StoreStats) -> f64 {
 /// What this process has written to the disk, as the kernel counts it; 0 where it does not say.
 pub(super) fn bytes_written() -> u64 {
     proc_field("/proc/self/io", "write_bytes:").unwrap_or(0)
+}
+
+/// What this process has computed so far, on all cores together.
+pub(super) fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// The most memory this process has had.

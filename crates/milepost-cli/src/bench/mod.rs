@@ -81,7 +81,7 @@ async fn run(args: &Args, path: Option<PathBuf>) -> Result<serde_json::Value> {
     let rss = peak_rss();
     store.close();
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let batch = mean_batch(&figures.stats).round() as usize;
+    let batch = mean_batch(&figures.taken.stats).round() as usize;
     let raw = raw::measure(folder, batch, kind::result()).map_err(|error| anyhow::anyhow!(error))?;
     let mut json = figures.json(&format!("sqlite:{}", path.display()), rss, &raw);
     json["stored"] = args.stored.into();

@@ -14,9 +14,8 @@ use milepost_engine::{Engine, Options, Registry, Target, Verb};
 use milepost_store::sqlite::SqliteStore;
 use milepost_store::{EventQuery, Resubmit, Start, Store, StoreStats, TaskQuery, TasksOf};
 use serde_json::{Value, json};
-use tokio::sync::broadcast::error::RecvError;
 
-use super::figures::{Figures, Latencies, bytes_written};
+use super::figures::{Figures, Latencies, Taken, bytes_written, cpu_time};
 use super::kind::{Endless, registry};
 use super::plans::Shape;
 
@@ -25,21 +24,23 @@ struct Before {
     start: Instant,
     stats: StoreStats,
     bytes: u64,
+    cpu: Duration,
 }
 
 impl Before {
     fn now(store: &dyn Store) -> Self {
-        Self { stats: store.stats(), bytes: bytes_written(), start: Instant::now() }
+        Self { stats: store.stats(), bytes: bytes_written(), cpu: cpu_time(), start: Instant::now() }
     }
 
-    fn stats(&self, store: &dyn Store) -> StoreStats {
-        let now = store.stats();
-        StoreStats {
+    fn taken(&self, store: &dyn Store) -> Taken {
+        let (elapsed, now) = (self.start.elapsed(), store.stats());
+        let stats = StoreStats {
             syncs: now.syncs - self.stats.syncs,
             batches: now.batches - self.stats.batches,
             operations: now.operations - self.stats.operations,
             commits: now.commits - self.stats.commits,
-        }
+        };
+        Taken { elapsed, stats, bytes: bytes_written() - self.bytes, cpu: cpu_time().saturating_sub(self.cpu) }
     }
 }
 
@@ -88,8 +89,7 @@ pub(super) async fn chain(
     let before = Before::now(&*store);
     engine.operate(Target::Plan(plan.definition.id.clone()), Verb::Start, By::new("bench")).await?;
     run_to_end(&engine, &plan.definition.id).await?;
-    let elapsed = before.start.elapsed();
-    let (stats, bytes) = (before.stats(&*store), bytes_written() - before.bytes);
+    let taken = before.taken(&*store);
     engine.stop().await;
     watcher.abort();
     let (latencies, runs) = task_times(&*store, &plan.definition.id).await?;
@@ -98,18 +98,16 @@ pub(super) async fn chain(
         tasks: size.tasks,
         stages: size.stages,
         in_flight: size.in_flight,
-        elapsed,
+        taken,
         latencies,
-        stats,
-        bytes_written: bytes,
         more: json!({ "runMs": runs.json() }),
     })
 }
 
 /// Somebody watches, as somebody does when a plan is run.
 fn watch(engine: &Engine) -> tokio::task::JoinHandle<()> {
-    let mut feed = engine.feed().subscribe();
-    tokio::spawn(async move { while !matches!(feed.recv().await, Err(RecvError::Closed)) {} })
+    let mut feed = engine.feed().watch();
+    tokio::spawn(async move { while feed.next().await.is_some() {} })
 }
 
 /// From submission to end, and from start to end, as the store has them.
@@ -161,8 +159,7 @@ pub(super) async fn single(store: Arc<SqliteStore>, size: Size) -> Result<Figure
     while let Some(driver) = drivers.join_next().await {
         driver.context("a driver panicked")??;
     }
-    let elapsed = before.start.elapsed();
-    let (stats, bytes) = (before.stats(&*store), bytes_written() - before.bytes);
+    let taken = before.taken(&*store);
     engine.stop().await;
     watcher.abort();
     let latencies = std::mem::replace(&mut *latencies.lock().unwrap_or_else(PoisonError::into_inner), Latencies::new());
@@ -171,10 +168,8 @@ pub(super) async fn single(store: Arc<SqliteStore>, size: Size) -> Result<Figure
         tasks: size.tasks,
         stages: size.stages,
         in_flight: size.in_flight,
-        elapsed,
+        taken,
         latencies,
-        stats,
-        bytes_written: bytes,
         more: Value::Null,
     })
 }
@@ -196,16 +191,14 @@ pub(super) async fn submit(store: Arc<SqliteStore>, size: Size) -> Result<Figure
     let plan = shape.plan(&prefix(), size.tasks);
     let before = Before::now(&*store);
     engine.submit(plan, Start::Later, Resubmit::Same).await?;
-    let elapsed = before.start.elapsed();
+    let taken = before.taken(&*store);
     Ok(Figures {
         workload: "submit",
         tasks: size.tasks,
         stages: size.stages,
         in_flight: 1,
-        elapsed,
+        taken,
         latencies,
-        stats: before.stats(&*store),
-        bytes_written: bytes_written() - before.bytes,
         more: json!({ "oneByOneTasksPerSecond": one_by_one, "oneByOneTasks": singles }),
     })
 }
@@ -225,8 +218,7 @@ pub(super) async fn timers(store: Arc<SqliteStore>, size: Size) -> Result<Figure
     let before = Before::now(&*store);
     engine.submit(plan.clone(), Start::AtOnce, Resubmit::Same).await?;
     run_to_end(&engine, &plan.definition.id).await?;
-    let elapsed = before.start.elapsed();
-    let (stats, bytes) = (before.stats(&*store), bytes_written() - before.bytes);
+    let taken = before.taken(&*store);
     engine.stop().await;
     let mut latencies = Latencies::new();
     let mut early = 0;
@@ -249,10 +241,8 @@ pub(super) async fn timers(store: Arc<SqliteStore>, size: Size) -> Result<Figure
         tasks: size.tasks,
         stages: 1,
         in_flight: size.tasks,
-        elapsed,
+        taken,
         latencies,
-        stats,
-        bytes_written: bytes,
         more: json!({ "early": early, "windowMs": 2000 }),
     })
 }
@@ -271,24 +261,22 @@ pub(super) async fn resume(path: &Path, store: Arc<SqliteStore>, size: Size) -> 
     drop(store);
 
     let again = Arc::new(Endless::default());
-    let bytes = bytes_written();
-    let start = Instant::now();
+    let before =
+        Before { stats: StoreStats::default(), bytes: bytes_written(), cpu: cpu_time(), start: Instant::now() };
     let store = Arc::new(SqliteStore::open(path)?);
-    let opened = start.elapsed();
+    let opened = before.start.elapsed();
     let second = engine(store.clone(), kinds(&again), size.tasks);
     let running_again = again.wait_for(size.tasks).await;
-    let elapsed = start.elapsed();
+    let taken = before.taken(&*store);
     let mut latencies = Latencies::new();
-    running_again.into_iter().for_each(|at| latencies.record(micros(at - start)));
+    running_again.into_iter().for_each(|at| latencies.record(micros(at - before.start)));
     let figures = Figures {
         workload: "resume",
         tasks: size.tasks,
         stages: size.stages,
         in_flight: size.tasks,
-        elapsed,
+        taken,
         latencies,
-        stats: store.stats(),
-        bytes_written: bytes_written() - bytes,
         more: json!({ "openSeconds": opened.as_secs_f64() }),
     };
     drop(second);

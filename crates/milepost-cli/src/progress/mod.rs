@@ -10,10 +10,9 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use milepost_core::task::PlanStatus;
-use milepost_engine::{Engine, FeedItem};
+use milepost_engine::{Engine, Handful, Watch};
 use milepost_store::PlanRow;
-use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::context::Context;
@@ -55,7 +54,7 @@ impl Progress {
         } else {
             Display::Lines(Lines::new(row))
         };
-        let feed = engine.feed().subscribe();
+        let feed = engine.feed().watch();
         let watcher = Watcher { engine: engine.clone(), feed, tracker: Tracker::new(row), display, seen };
         Self { signals, watcher: Some(tokio::spawn(watcher.watch())) }
     }
@@ -80,7 +79,7 @@ impl Progress {
 
 struct Watcher {
     engine: Engine,
-    feed: broadcast::Receiver<FeedItem>,
+    feed: Watch,
     tracker: Tracker,
     display: Display,
     seen: watch::Receiver<Seen>,
@@ -93,10 +92,9 @@ impl Watcher {
         loop {
             tokio::select! {
                 biased;
-                item = self.feed.recv() => match item {
-                    Ok(item) => self.take(&item),
-                    Err(RecvError::Lagged(_)) => self.tracker.lagged(),
-                    Err(RecvError::Closed) => break,
+                handful = self.feed.next() => match handful {
+                    Some(handful) => self.take(&handful),
+                    None => break,
                 },
                 _ = tick.tick() => self.draw().await,
                 changed = self.seen.changed() => if changed.is_err() || self.seen.borrow().over {
@@ -104,20 +102,24 @@ impl Watcher {
                 },
             }
         }
-        while let Ok(item) = self.feed.try_recv() {
-            self.take(&item);
-        }
+        let last = self.feed.now();
+        self.take(&last);
         match self.display {
             Display::Bars(bars) => bars.clear(),
             Display::Lines(_) => {}
         }
     }
 
-    fn take(&mut self, item: &FeedItem) {
+    fn take(&mut self, handful: &Handful) {
         let now = self.engine.clock().now();
-        self.tracker.take(item, now);
-        if let Display::Lines(lines) = &mut self.display {
-            lines.take(item);
+        for item in &handful.items {
+            self.tracker.take(item, now);
+            if let Display::Lines(lines) = &mut self.display {
+                lines.take(item);
+            }
+        }
+        if handful.lagged {
+            self.tracker.lagged();
         }
     }
 

@@ -5,7 +5,7 @@ mod take_up;
 
 use std::sync::Arc;
 
-use milepost_core::plan::Plan;
+use milepost_core::plan::{Plan, Trigger};
 use milepost_engine::{Engine, Options};
 use milepost_store::{PlanRow, Resubmit, Start, Store, StoreError};
 
@@ -42,6 +42,13 @@ pub(crate) struct Args {
 pub(crate) async fn run(context: &Context, args: Args) -> Outcome {
     let registry = plan_file::registry();
     let plan = Arc::new(plan_file::read(&args.file, &registry)?);
+    if plan.definition.settings.trigger == Trigger::Message {
+        let message = format!(
+            "plan {} waits for messages (`trigger: message`), which this build cannot receive",
+            plan.definition.id
+        );
+        return Err(Failure::new(Exit::Usage, message).help("leave `trigger` out to run it now"));
+    }
     let url = context.store()?;
     let store = own(&url)?;
     // Before anything runs, so that no signal finds it unprepared.

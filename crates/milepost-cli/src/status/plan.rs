@@ -148,7 +148,7 @@ pub(super) fn note(context: &Context, task: &TaskView, now: Timestamp) -> String
         parts.push("rolling back".to_owned());
     }
     if task.interrupted {
-        parts.push(format!("interrupted: its node is gone, `{}` goes on", context.command("run FILE")));
+        parts.push(format!("interrupted: no node runs it, `{}` goes on", context.command("run FILE")));
     }
     if task.pause_requested {
         parts.push("pauses when its running stage ends".to_owned());

@@ -83,7 +83,7 @@ pub enum Rejection {
     /// The attempt is not the one that runs: its result comes too late.
     #[error("task {task} no longer waits for attempt {attempt} of stage {stage}")]
     Stale { task: String, stage: String, attempt: u32 },
-    #[error("cannot roll back task {task}: none of its completed or failed stages has a rollback handler")]
+    #[error("cannot roll back task {task}: no stage of it that has anything to undo has a rollback handler")]
     NothingToRollBack { task: String },
     #[error(
         "cannot retry task {task} from its checkpoint: {reason}; retry it with --from-start, or set on_invalid_checkpoint: restart"

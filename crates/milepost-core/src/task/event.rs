@@ -282,9 +282,9 @@ impl Event {
         match self {
             Event::TaskStarted { node } => put("node", json!(node)),
             Event::StageCompleted { outputs, .. } => put("outputs", json!(outputs)),
-            Event::StageStarted { rollback: true, .. }
-            | Event::StageFailed { rollback: true, .. }
-            | Event::RetryScheduled { rollback: true, .. } => put("rollback", json!(true)),
+            Event::StageStarted { rollback: true, .. } | Event::StageFailed { rollback: true, .. } => {
+                put("rollback", json!(true));
+            }
             Event::StageSkipped { reason, .. }
             | Event::RollbackFailed { reason }
             | Event::CheckpointDiscarded { reason }

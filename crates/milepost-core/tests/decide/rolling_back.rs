@@ -80,7 +80,7 @@ fn a_rollback_is_refused_when_no_stage_that_ran_has_a_handler() {
 
     assert_eq!(
         run.refused(rollback()),
-        "cannot roll back task task: none of its completed or failed stages has a rollback handler"
+        "cannot roll back task task: no stage of it that has anything to undo has a rollback handler"
     );
     assert_eq!(run.task.status(), TaskStatus::Failed);
 }

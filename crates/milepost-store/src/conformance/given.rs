@@ -237,8 +237,8 @@ impl<'a> Scene<'a> {
             key: held.key.clone(),
             holder: Holder::Lease(held.epoch),
             expected: held.task.version(),
-            events: decision.events,
-            task: decision.task,
+            events: decision.events.into(),
+            task: decision.task.into(),
             lease: LeaseChange::Keep,
             plan: None,
             output: Vec::new(),
@@ -260,7 +260,7 @@ impl<'a> Scene<'a> {
     }
 
     async fn commits(&mut self, held: &StoredTask, commit: Commit) -> StoredTask {
-        let task = commit.task.clone();
+        let task = Task::clone(&commit.task);
         self.store.commit(commit).await.expect("the holder may commit");
         StoredTask { task, ..held.clone() }
     }

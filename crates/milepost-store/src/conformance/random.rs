@@ -28,7 +28,9 @@ const STEPS: usize = 60;
 const PLANS: u64 = 4;
 
 pub(super) async fn any_history_keeps_the_invariants_and_matches_the_memory_store(harness: &dyn Harness) {
-    for seed in 1..=harness.seeds() {
+    // One seed alone tells its story again: MILEPOST_TEST_SEED=97 cargo test -p milepost-store any_history
+    let only = std::env::var("MILEPOST_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    for seed in only.map_or(1..=harness.seeds(), |seed| seed..=seed) {
         let mut story = Story::new(harness, seed).await;
         for _ in 0..STEPS {
             story.step().await;
@@ -255,8 +257,8 @@ impl<'a> Story<'a> {
             key: held.model.key.clone(),
             holder: Holder::Lease(held.model.epoch),
             expected: task.version(),
-            events: decision.events,
-            task: decision.task.clone(),
+            events: decision.events.into(),
+            task: decision.task.clone().into(),
             lease,
             plan: None,
             output: Vec::new(),
@@ -319,8 +321,8 @@ impl<'a> Story<'a> {
             key: model.key.clone(),
             holder: Holder::Operator,
             expected: model.task.version(),
-            events,
-            task: decision.task,
+            events: events.into(),
+            task: decision.task.into(),
             lease: LeaseChange::Keep,
             plan,
             output: Vec::new(),
@@ -349,8 +351,8 @@ impl<'a> Story<'a> {
             key: lost.model.key.clone(),
             holder: Holder::Lease(lost.model.epoch),
             expected: lost.model.task.version(),
-            events: decision.events,
-            task: decision.task,
+            events: decision.events.into(),
+            task: decision.task.into(),
             lease: LeaseChange::Keep,
             plan: None,
             output: Vec::new(),

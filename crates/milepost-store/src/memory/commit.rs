@@ -1,5 +1,7 @@
 //! What happened to one task, and what a person or the engine asks of a plan.
 
+use std::sync::Arc;
+
 use milepost_core::plan::next_plan_status;
 use milepost_core::task::{Event, TaskStatus};
 
@@ -32,7 +34,7 @@ impl Data {
 
         let at = commit.task.updated_at();
         let hold = self.hold_after(no, &commit);
-        self.store(no, commit.task, &commit.events, hold);
+        self.store(no, Arc::unwrap_or_clone(commit.task), &commit.events, hold);
         self.entry_mut(no).output.extend(commit.output);
         let asked = plan_status.and_then(|status| self.set_status(plan, status, None, at));
         let settled = self.settle(plan, at);
@@ -92,7 +94,7 @@ impl Data {
             |detail: String| StoreError::Damaged { what: format!("a commit of task {}", commit.key.id), detail };
         let folded = commit.events.iter().try_fold(self.entry(no).task.clone(), |task, record| task.apply(record));
         match folded {
-            Ok(task) if task == commit.task => Ok(()),
+            Ok(task) if task == *commit.task => Ok(()),
             Ok(_) => Err(damaged("its events do not make its task".to_owned())),
             Err(corrupt) => Err(damaged(corrupt.to_string())),
         }

@@ -294,7 +294,7 @@ impl Board {
 
 fn open_plans(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
     // Not ended, or ended and being rolled back.
-    let sql = "SELECT no FROM plans WHERE ended_at IS NULL UNION SELECT plan FROM task_runtimes WHERE queue = 2";
+    let sql = "SELECT no FROM plans WHERE ended_at IS NULL UNION SELECT plan FROM task_runtimes WHERE queue IN (2, 5)";
     connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
 }
 

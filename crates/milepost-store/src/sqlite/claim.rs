@@ -214,7 +214,7 @@ impl Writer {
         }
         if asked.is_some() || !held {
             let id = shared.id().clone();
-            if self.settle_plan(plan, asked, status, request.now)?.is_some() {
+            if self.settle_plan(plan, asked, status.is_ended(), request.now)?.is_some() {
                 claimed.settled.push(id);
             }
         }

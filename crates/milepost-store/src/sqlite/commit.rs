@@ -136,7 +136,8 @@ impl Writer {
         }
         self.append_output(&commit.key, &commit.output)?;
         let now = Timestamp::from_millis(commit.row.updated_at);
-        let plan = self.settle_plan(lease.plan, plan_status, status, now)?;
+        let ended = status.is_ended() && status != lease.status;
+        let plan = self.settle_plan(lease.plan, plan_status, ended, now)?;
         Ok(Ok(Committed { position: Position(position), plan }))
     }
 
@@ -334,16 +335,16 @@ impl Writer {
         &mut self,
         no: i64,
         asked: Option<PlanStatus>,
-        task: TaskStatus,
+        task_ended: bool,
         now: Timestamp,
     ) -> rusqlite::Result<Option<PlanStatus>> {
         let plan = &self.board.plans[&no];
         let mut status = asked.unwrap_or(plan.status);
-        if task.is_ended() {
+        if task_ended {
             let settled = next_plan_status(plan.shared.id().as_str(), status, &plan.counts, PlanCommand::Settle);
             status = settled.expect("settling refuses nothing");
         }
-        let over = plan.counts.open() == 0 && (task.is_ended() || status != plan.status);
+        let over = plan.counts.open() == 0 && (task_ended || status != plan.status);
         // A plan is CANCELLED from the word on, and ends with its last task.
         let changed = status != plan.status || (over && status == PlanStatus::Cancelled);
         if changed {

@@ -48,11 +48,11 @@ CREATE INDEX task_configs_tenant ON task_configs (tenant, no) WHERE tenant IS NO
 CREATE TABLE task_runtimes (
     no          INTEGER PRIMARY KEY,
     plan        INTEGER NOT NULL,
-    queue       INTEGER,                -- 0 ready, 1 waits for its tenant, 2 active, 3 paused, 4 damaged; null when ended
+    queue       INTEGER,                -- 0 ready, 1 waits for its tenant, 2 active, 3 paused, 4 damaged, 5 to be undone; null when ended
     rank        INTEGER NOT NULL,       -- smaller first: the priority, negated
     status      INTEGER NOT NULL,
     version     INTEGER NOT NULL,       -- the number of its events
-    lease       INTEGER NOT NULL,       -- the epoch of the owner that holds it, 0 when nobody does
+    lease       INTEGER NOT NULL,       -- the lease it is held under, of which each owner has a range of its own; 0 when nobody does
     wake_at     INTEGER,                -- when it may be claimed again, for one given back until then
     last_event  INTEGER NOT NULL,       -- the newest row of its log
     done        INTEGER NOT NULL,
@@ -104,7 +104,7 @@ pub(super) fn configure_writer(connection: &Connection) -> rusqlite::Result<()> 
     use_write_ahead_log(connection)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-    connection.pragma_update(None, "cache_size", -16_384)?;
+    connection.pragma_update(None, "cache_size", -8_192)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.busy_timeout(std::time::Duration::from_secs(10))?;
     // Without it statements are planned again whenever a parameter changes, at the cost of several stages.

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
 use rusqlite::{Connection, OpenFlags};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::error::StoreError;
 use crate::model::{
@@ -111,7 +111,9 @@ impl SqliteStore {
         question: impl FnOnce(&Reader<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (readers, live_epoch) = (self.readers.clone(), self.live_epoch);
+        let turn = readers.turns.clone().acquire_owned().await;
         let answer = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
             readers.with(|connection| {
                 // One question is one snapshot, however many statements it takes.
                 let transaction = connection.unchecked_transaction().map_err(unavailable("begin to read"))?;
@@ -195,14 +197,17 @@ impl Store for SqliteStore {
 struct Readers {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
+    /// Nobody closes it, so a turn always comes.
+    turns: Arc<Semaphore>,
 }
 
 impl Readers {
-    /// More would only hold on to memory.
-    const KEPT: usize = 4;
+    /// Questions answered at once, and connections kept for them; more would cost memory and no core would be free.
+    const AT_ONCE: usize = 8;
 
     fn new(path: &Path) -> Arc<Self> {
-        Arc::new(Self { path: path.to_owned(), idle: Mutex::default() })
+        let turns = Arc::new(Semaphore::new(Self::AT_ONCE));
+        Arc::new(Self { path: path.to_owned(), idle: Mutex::default(), turns })
     }
 
     fn with<T>(&self, question: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
@@ -213,7 +218,7 @@ impl Readers {
         };
         let answer = question(&connection);
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < Self::KEPT {
+        if idle.len() < Self::AT_ONCE {
             idle.push(connection);
         }
         answer
