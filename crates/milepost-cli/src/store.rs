@@ -48,8 +48,11 @@ impl StoreUrl {
 
     /// Opens the file to read it, whoever owns it.
     pub(crate) fn read(&self) -> Result<Arc<dyn Store>, Failure> {
-        self.must_exist()?;
-        Ok(Arc::new(SqliteStore::open_to_read(&self.path).map_err(|error| self.failure(error))?))
+        match SqliteStore::open_to_read(&self.path) {
+            Ok(store) => Ok(Arc::new(store)),
+            Err(StoreError::NotFound { .. }) => Err(self.missing()),
+            Err(error) => Err(self.failure(error)),
+        }
     }
 
     /// Why it could not be opened, naming the file where the error does not.
@@ -63,11 +66,12 @@ impl StoreUrl {
     }
 
     pub(crate) fn must_exist(&self) -> Result<(), Failure> {
-        if self.path.exists() {
-            return Ok(());
-        }
-        Err(Failure::new(Exit::OutOfReach, format!("there is no store at {}", self.path.display()))
-            .help("`milepost run FILE` makes one; `--store sqlite:PATH` names another"))
+        if self.path.exists() { Ok(()) } else { Err(self.missing()) }
+    }
+
+    fn missing(&self) -> Failure {
+        Failure::new(Exit::OutOfReach, format!("there is no store at {}", self.path.display()))
+            .help("`milepost run FILE` makes one; `--store sqlite:PATH` names another")
     }
 }
 

@@ -1,7 +1,7 @@
 //! The stages that benchmarks run: no work of their own, a 64-byte result, and failures on request.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use milepost_core::failure::{ErrorType, Failure};
@@ -34,19 +34,23 @@ impl StageKind for BenchStage {
     }
 }
 
-/// Says that it started, and never ends.
+/// Notes when it started, and never ends.
 #[derive(Debug, Default)]
 pub(super) struct Endless {
-    started: AtomicUsize,
+    starts: Mutex<Vec<Instant>>,
     changed: Notify,
 }
 
 impl Endless {
-    pub(super) async fn wait_for(&self, count: usize) {
+    /// When each of the first `count` attempts started.
+    pub(super) async fn wait_for(&self, count: usize) -> Vec<Instant> {
         loop {
             let changed = self.changed.notified();
-            if self.started.load(Ordering::Acquire) >= count {
-                return;
+            {
+                let starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
+                if starts.len() >= count {
+                    return starts.clone();
+                }
             }
             changed.await;
         }
@@ -56,7 +60,7 @@ impl Endless {
 #[async_trait]
 impl StageKind for Endless {
     async fn run(&self, call: StageCall) -> Outcome {
-        self.started.fetch_add(1, Ordering::AcqRel);
+        self.starts.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
         self.changed.notify_one();
         call.cancel.cancelled().await;
         Outcome::success()

@@ -266,14 +266,17 @@ pub(super) async fn resume(path: &Path, store: Arc<SqliteStore>, size: Size) -> 
     let store = Arc::new(SqliteStore::open(path)?);
     let opened = before.start.elapsed();
     let second = engine(store.clone(), kinds(&again), size.tasks);
-    again.wait_for(size.tasks).await;
+    let running_again = again.wait_for(size.tasks).await;
+    let taken = before.taken(&*store);
+    let mut latencies = Latencies::new();
+    running_again.into_iter().for_each(|at| latencies.record(micros(at - before.start)));
     let figures = Figures {
         workload: "resume",
         tasks: size.tasks,
         stages: size.stages,
         in_flight: size.tasks,
-        taken: before.taken(&*store),
-        latencies: Latencies::new(),
+        taken,
+        latencies,
         more: json!({ "openSeconds": opened.as_secs_f64() }),
     };
     drop(second);

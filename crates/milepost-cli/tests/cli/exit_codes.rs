@@ -47,6 +47,9 @@ fn a_missing_store_is_3_and_the_message_says_what_makes_one() {
         .milepost(&["run", "p.yaml", "--store", "sqlite:no/such/place.db"])
         .must_exit(3)
         .must_say(&["no/such/place.db"]);
+    // What a run leaves that was killed before its first commit.
+    world.file("empty.db", "");
+    world.milepost(&["status", "--store", "sqlite:empty.db"]).must_exit(3).must_say(&["no store", "milepost run FILE"]);
     world.file("other.db", "this is no database, and certainly none of ours, however long one looks at it");
     world.milepost(&["status", "--store", "sqlite:other.db"]).must_exit(3).must_say(&["not a Milepost store"]);
 }

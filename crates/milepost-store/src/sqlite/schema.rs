@@ -101,7 +101,7 @@ CREATE INDEX logs_task ON logs (task, no);
 
 /// Sets up how the owner's connection writes: the log synced at every commit, checkpoints when we say so.
 pub(super) fn configure_writer(connection: &Connection) -> rusqlite::Result<()> {
-    connection.pragma_update(None, "journal_mode", "WAL")?;
+    use_write_ahead_log(connection)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "cache_size", -8_192)?;
@@ -111,6 +111,18 @@ pub(super) fn configure_writer(connection: &Connection) -> rusqlite::Result<()> 
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())
+}
+
+/// The change is committed only when its statement has run to its end, after its one row: a disk that fails then would
+/// leave the file without a write-ahead log, and nobody the wiser.
+fn use_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
+    let mut change = connection.prepare("PRAGMA journal_mode = WAL")?;
+    let answers: Vec<String> = change.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    if answers == ["wal"] {
+        return Ok(());
+    }
+    let why = format!("a write-ahead log is not possible here; the journal mode is {}", answers.concat());
+    Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN), Some(why)))
 }
 
 /// Refuses files that are not ours or are from a later version; changes nothing.

@@ -68,14 +68,19 @@ impl SqliteStore {
     /// Opens the file to read it, whoever owns it. It must exist.
     pub fn open_to_read(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let path = path.as_ref().to_owned();
+        let name = path.display().to_string();
+        let missing = StoreError::NotFound { what: "store", id: name.clone() };
         if !path.exists() {
-            let id = path.display().to_string();
-            return Err(StoreError::NotFound { what: "store", id });
+            return Err(missing);
         }
         let readers = Readers::new(&path);
         // Without an owner no lease is alive.
         let live_epoch = (!is_owned(&path)).then_some(0);
-        readers.with(|connection| schema::check_format(connection, &path.display().to_string()).map(|_| ()))?;
+        let version = readers.with(|connection| schema::check_format(connection, &name))?;
+        // An owner that was killed at once, or has only just begun, leaves a file without tables.
+        if version == 0 {
+            return Err(missing);
+        }
         Ok(Self { path, writer: None, live_epoch, readers, owner: Mutex::default() })
     }
 
