@@ -178,14 +178,15 @@ impl Reader<'_> {
             TasksOf::Plan(id) => {
                 let missing = || StoreError::NotFound { what: "plan", id: id.to_string() };
                 let plan = self.plan_number(id)?.ok_or_else(missing)?;
+                let (first, last) = self.task_range(plan).map_err(unavailable("read a plan"))?;
+                // The range is walked in order, so that a page costs no more than its rows.
                 let sql = format!(
-                    "{COLUMNS} WHERE r.no > ?2 AND r.no BETWEEN p.first_task AND p.last_task AND r.plan = ?1 AND p.no = ?1 \
-                     AND (1 << r.status) & ?3 ORDER BY r.no LIMIT ?4"
+                    "{COLUMNS} WHERE r.no > ?2 AND r.no <= ?5 AND +r.plan = ?1 AND (1 << r.status) & ?3 ORDER BY r.no LIMIT ?4"
                 );
-                let after = query.after.unwrap_or(0);
+                let after = query.after.unwrap_or(0).max(first - 1);
                 self.connection
                     .prepare_cached(&sql)
-                    .and_then(|statement| read(statement, &[&plan, &after, &wanted, &limit]))
+                    .and_then(|statement| read(statement, &[&plan, &after, &wanted, &limit, &last]))
             }
             TasksOf::Tenant(tenant) => {
                 let sql = format!(
@@ -298,6 +299,13 @@ impl Reader<'_> {
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
         read().map_err(unavailable("list tenant locks"))
+    }
+
+    /// Its tasks lie between these two numbers.
+    fn task_range(&self, plan: i64) -> rusqlite::Result<(i64, i64)> {
+        self.connection
+            .prepare_cached("SELECT first_task, last_task FROM plans WHERE no = ?1")?
+            .query_row([plan], |row| Ok((row.get(0)?, row.get(1)?)))
     }
 
     fn plan_number(&self, id: &PlanId) -> Result<Option<i64>, StoreError> {
