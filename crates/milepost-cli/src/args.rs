@@ -114,7 +114,10 @@ impl Cli {
         }
         let context = Context::new(&global)?;
         logging::start(global.verbose, global.quiet);
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        // One core is the store's writer's: sharing it would cost both more than it gains.
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers = cores.saturating_sub(1).max(1);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build();
         let runtime = runtime.map_err(|error| crate::exit::Failure::new(Exit::OutOfReach, error.to_string()))?;
         runtime.block_on(Box::pin(command.perform(&context)))
     }

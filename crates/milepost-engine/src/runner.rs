@@ -8,8 +8,8 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use milepost_core::plan::{OnTaskFailure, PlanCommand};
 use milepost_core::task::{
     Command, Decision, Event, PlanStatus, Record, Rejection, StageEnded, StageStatus, Task, TaskStatus, decide,
@@ -120,12 +120,12 @@ impl Runner {
 
     /// Waits for the next thing to happen and deals with it.
     async fn turn(&mut self) -> Result<(), Over> {
-        if let Some(ended) = self.ended.pop_front() {
-            return self.attempt_ended(ended).await;
-        }
         // Stages that end as soon as they start must not keep a person waiting until the last of them.
         if let Ok(order) = self.orders.try_recv() {
             return self.obey(order).await;
+        }
+        if let Some(ended) = self.ended.pop_front() {
+            return self.attempt_ended(ended).await;
         }
         let idle = self.running.is_empty();
         let due = if self.stopping { None } else { self.task.next_due() };
@@ -367,7 +367,12 @@ impl Runner {
         let attempt = Attempt { stage, number, cancel: CancellationToken::new(), report };
         let prepared = prepare(&self.inner.registry, &self.task, &attempt, rollback);
         self.attempts.push(attempt);
-        self.running.push(Box::pin(prepared.run()));
+        let mut running: Running = Box::pin(prepared.run());
+        // Many stages end at once, and need none of what waiting for the others takes.
+        match running.as_mut().now_or_never() {
+            Some(ended) => self.ended.push_back(ended),
+            None => self.running.push(running),
+        }
     }
 
     /// Ends every attempt and waits until they are gone; their results no longer count.

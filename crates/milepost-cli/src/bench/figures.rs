@@ -77,8 +77,11 @@ impl Figures {
                 "commitsPerSecond": raw.commits,
                 "storeRowsPerSecond": raw.stages,
             },
-            "ofRaw": stages_per_second / if self.in_flight == 1 { raw.commits } else { raw.stages },
         });
+        // Only where the stages that are counted were all written.
+        if matches!(self.workload, "chain" | "retry" | "single") {
+            figures["ofRaw"] = (stages_per_second / if self.in_flight == 1 { raw.commits } else { raw.stages }).into();
+        }
         if let (Some(figures), Value::Object(more)) = (figures.as_object_mut(), self.more.clone()) {
             figures.extend(more);
         }

@@ -101,7 +101,7 @@ impl SqliteStore {
         let refused = |why: &str| StoreError::Unavailable { backend: "sqlite", operation: "write", source: why.into() };
         let writer = self.writer.as_ref().ok_or_else(|| refused("the file was opened to read it"))?;
         let (reply, answer) = oneshot::channel();
-        writer.send(operation(reply));
+        writer.send(operation(reply)).await;
         answer.await.unwrap_or_else(|_| Err(refused("it was closed, or its writer panicked; the log says which")))
     }
 

@@ -94,9 +94,18 @@ impl WriterHandle {
     }
 
     /// Queues an operation; it may be written before this returns. After `close` it is dropped, and its answer with it.
-    pub(super) fn send(&self, operation: Operation) {
-        if !self.shared.stopping.load(Ordering::Acquire) {
-            self.shared.send(operation);
+    pub(super) async fn send(&self, operation: Operation) {
+        if self.shared.stopping.load(Ordering::Acquire) {
+            return;
+        }
+        lock(&self.shared.queue).push_back(operation);
+        let pass_on = PassOn(&self.shared);
+        if self.shared.is_quiet() {
+            // Whoever else is about to write gets the chance to join in, also where there is one thread for all.
+            tokio::task::yield_now().await;
+            if self.shared.is_quiet() && self.shared.write_here() {
+                std::mem::forget(pass_on);
+            }
         }
     }
 
@@ -119,6 +128,15 @@ impl WriterHandle {
             operations: stats.operations.load(Ordering::Relaxed),
             commits: stats.commits.load(Ordering::Relaxed),
         }
+    }
+}
+
+/// Wakes the writer thread for what is queued, also when the caller is dropped before it gets to write by itself.
+struct PassOn<'a>(&'a Shared);
+
+impl Drop for PassOn<'_> {
+    fn drop(&mut self) {
+        self.0.arrived.notify_one();
     }
 }
 
@@ -152,26 +170,20 @@ impl Drop for WriterHandle {
 }
 
 impl Shared {
-    fn send(&self, operation: Operation) {
-        let waiting = {
-            let mut queue = lock(&self.queue);
-            queue.push_back(operation);
-            queue.len()
-        };
-        if waiting <= MAX_INLINE
-            && self.last_batch.load(Ordering::Relaxed) <= MAX_INLINE
-            && let Some(mut writer) = try_lock(&self.writer)
-        {
-            let batch = self.take(MAX_INLINE);
-            let answers = self.write(&mut writer, batch);
-            drop(writer);
-            answers.into_iter().for_each(Answer::send);
-            // What came meanwhile found the writer busy and left it to us to pass on.
-            if lock(&self.queue).is_empty() {
-                return;
-            }
-        }
-        self.arrived.notify_one();
+    /// Little is being written, and little waits to be.
+    fn is_quiet(&self) -> bool {
+        self.last_batch.load(Ordering::Relaxed) <= MAX_INLINE && lock(&self.queue).len() <= MAX_INLINE
+    }
+
+    /// Writes what is queued on this thread, unless somebody is writing; true when nothing is left to do.
+    fn write_here(&self) -> bool {
+        let Some(mut writer) = try_lock(&self.writer) else { return false };
+        let batch = self.take(MAX_INLINE);
+        let answers = self.write(&mut writer, batch);
+        drop(writer);
+        answers.into_iter().for_each(Answer::send);
+        // What came meanwhile found the writer busy and left it to us to pass on.
+        lock(&self.queue).is_empty()
     }
 
     fn write_until_stopped(&self) {

@@ -80,6 +80,15 @@ impl Faulty {
     }
 }
 
+/// Keeps the paused clock from running ahead while the writer's own thread is at work, which tokio cannot see.
+async fn awake<T>(work: impl Future<Output = T>) -> T {
+    let (done, waiting) = std::sync::mpsc::channel::<()>();
+    tokio::task::spawn_blocking(move || waiting.recv());
+    let answer = work.await;
+    drop(done);
+    answer
+}
+
 #[async_trait]
 impl Store for Faulty {
     async fn submit(&self, submission: Submission) -> Result<Submitted, StoreError> {
@@ -88,7 +97,7 @@ impl Store for Faulty {
         }
         let slowness = self.slowness.lock().unwrap().0;
         tokio::time::sleep(slowness).await;
-        self.store.submit(submission).await
+        awake(self.store.submit(submission)).await
     }
 
     async fn claim(&self, request: ClaimRequest) -> Result<Claimed, StoreError> {
@@ -97,7 +106,7 @@ impl Store for Faulty {
         }
         let slowness = self.slowness.lock().unwrap().1;
         tokio::time::sleep(slowness).await;
-        self.store.claim(request).await
+        awake(self.store.claim(request)).await
     }
 
     async fn commit(&self, commit: Commit) -> Result<Committed, StoreError> {
@@ -105,10 +114,10 @@ impl Store for Faulty {
         let slowness = self.slowness.lock().unwrap().0;
         tokio::time::sleep(slowness).await;
         match self.now() {
-            Answers::Truly => self.store.commit(commit).await,
+            Answers::Truly => awake(self.store.commit(commit)).await,
             Answers::Away => Err(self.away("commit")),
             Answers::Forgets => {
-                self.store.commit(commit).await?;
+                awake(self.store.commit(commit)).await?;
                 Err(self.away("commit"))
             }
             Answers::Fences => {
@@ -119,14 +128,14 @@ impl Store for Faulty {
     }
 
     async fn change_plan(&self, change: PlanChange) -> Result<PlanRow, StoreError> {
-        self.store.change_plan(change).await
+        awake(self.store.change_plan(change)).await
     }
 
     async fn note(&self, notes: Vec<Note>) -> Result<(), StoreError> {
         if self.now() == Answers::Away {
             return Err(self.away("note"));
         }
-        self.store.note(notes).await
+        awake(self.store.note(notes)).await
     }
 
     async fn plan(&self, id: &PlanId) -> Result<Option<PlanRow>, StoreError> {

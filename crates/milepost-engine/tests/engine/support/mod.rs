@@ -43,7 +43,7 @@ impl World {
     }
 
     pub(crate) fn store(&self) -> Arc<dyn Store> {
-        Arc::new(SqliteStore::open(self.path()).expect("a store"))
+        Faulty::over(Arc::new(SqliteStore::open(self.path()).expect("a store")))
     }
 
     /// A running node on the store of this folder.
