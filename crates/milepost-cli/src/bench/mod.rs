@@ -75,14 +75,15 @@ async fn run(args: &Args, path: Option<PathBuf>) -> Result<serde_json::Value> {
             scratch.path().join("bench.db")
         }
     };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let store = Arc::new(SqliteStore::open(&path)?);
+    let raw = raw::Measurement::start(folder, kind::result()).map_err(|error| anyhow::anyhow!(error))?;
     workloads::fill(&store, args.stored as usize).await?;
     let (figures, store) = measure(args, &path, store).await?;
     let rss = peak_rss();
     store.close();
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let batch = mean_batch(&figures.taken.stats).round() as usize;
-    let raw = raw::measure(folder, batch, kind::result()).map_err(|error| anyhow::anyhow!(error))?;
+    let raw = raw.finish(batch).map_err(|error| anyhow::anyhow!(error))?;
     let mut json = figures.json(&format!("sqlite:{}", path.display()), rss, &raw);
     json["stored"] = args.stored.into();
     Ok(json)
@@ -96,7 +97,7 @@ async fn measure(args: &Args, path: &Path, store: Arc<SqliteStore>) -> Result<(F
         in_flight,
     };
     // One task at a time pays a sync for every stage.
-    let few = |tasks: usize| if in_flight < 16 { tasks / 40 } else { tasks };
+    let few = |tasks: usize| if in_flight < 16 { tasks / 10 } else { tasks };
     let kept = store.clone();
     let figures = match args.workload {
         Workload::Chain => {

@@ -3,8 +3,9 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use milepost_core::id::StageName;
@@ -16,6 +17,8 @@ use super::codec::{Body, encode_events};
 use super::commit::{ADVANCE, INSERT_EVENT};
 use super::schema;
 use super::writer::{CHECKPOINT_PAGES, count_wal_pages};
+
+type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
 /// Rates per second.
 #[derive(Debug, Clone, Copy)]
@@ -32,32 +35,64 @@ pub struct RawRates {
 const TASKS: i64 = 512;
 const LASTS: Duration = Duration::from_millis(1500);
 
-/// Measures in a folder of its own making inside `folder`, and leaves nothing behind.
-pub fn measure(
-    folder: &Path,
-    batch: usize,
-    outputs: Outputs,
-) -> Result<RawRates, Box<dyn std::error::Error + Send + Sync>> {
-    let name = folder.join(format!("milepost-raw-{}", std::process::id()));
-    std::fs::create_dir(&name)?;
-    let measured = measure_in(&name, batch, outputs);
-    std::fs::remove_dir_all(&name)?;
-    measured
+/// A measurement under way. A shared disk wavers from one second to the next, so its parts are taken in two halves, one
+/// before the benchmark's own run and one after it.
+#[derive(Debug)]
+pub struct Measurement {
+    folder: PathBuf,
+    body: Body,
+    one_by_one: Bare,
+    syncs: Tally,
+    commits: Tally,
 }
 
-fn measure_in(
-    folder: &Path,
-    batch: usize,
-    outputs: Outputs,
-) -> Result<RawRates, Box<dyn std::error::Error + Send + Sync>> {
-    let fdatasyncs = sync_rate(&folder.join("sync"))?;
-    let body = stage_body(outputs)?;
-    let commits = stage_rate(&folder.join("one.db"), 1, &body)?;
-    let stages = stage_rate(&folder.join("batch.db"), batch.max(1), &body)?;
-    Ok(RawRates { fdatasyncs, commits, stages })
+impl Measurement {
+    /// Measures in a folder of its own making inside `folder`, which `finish` leaves nothing of.
+    pub fn start(folder: &Path, outputs: Outputs) -> Result<Self, Trouble> {
+        let folder = folder.join(format!("milepost-raw-{}", std::process::id()));
+        std::fs::create_dir(&folder)?;
+        let one_by_one = Bare::open(&folder.join("one.db"))?;
+        let body = stage_body(outputs)?;
+        let mut this = Self { folder, body, one_by_one, syncs: Tally::default(), commits: Tally::default() };
+        this.half()?;
+        Ok(this)
+    }
+
+    pub fn finish(mut self, batch: usize) -> Result<RawRates, Trouble> {
+        self.half()?;
+        let mut stages = Tally::default();
+        Bare::open(&self.folder.join("batch.db"))?.write(batch.max(1), &self.body, &mut stages)?;
+        Ok(RawRates { fdatasyncs: self.syncs.rate(), commits: self.commits.rate(), stages: stages.rate() })
+    }
+
+    fn half(&mut self) -> Result<(), Trouble> {
+        sync(&self.folder.join("sync"), &mut self.syncs)?;
+        self.one_by_one.write(1, &self.body, &mut self.commits)?;
+        Ok(())
+    }
 }
 
-fn sync_rate(path: &Path) -> std::io::Result<f64> {
+impl Drop for Measurement {
+    fn drop(&mut self) {
+        // What is left is a folder with a telling name; the figures are not worse for it.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// How much was done in how long.
+#[derive(Debug, Default)]
+struct Tally {
+    count: u64,
+    time: Duration,
+}
+
+impl Tally {
+    fn rate(&self) -> f64 {
+        self.count as f64 / self.time.as_secs_f64()
+    }
+}
+
+fn sync(path: &Path, tally: &mut Tally) -> std::io::Result<()> {
     let file = File::create(path)?;
     let page = [7u8; 4096];
     // Written over and over, like the write-ahead log between two checkpoints.
@@ -66,56 +101,65 @@ fn sync_rate(path: &Path) -> std::io::Result<f64> {
     }
     file.sync_all()?;
     let start = Instant::now();
-    let mut count: u64 = 0;
     while start.elapsed() < LASTS {
-        file.write_all_at(&page, count % 64 * 4096)?;
+        file.write_all_at(&page, tally.count % 64 * 4096)?;
         file.sync_data()?;
-        count += 1;
+        tally.count += 1;
     }
-    Ok(count as f64 / start.elapsed().as_secs_f64())
+    tally.time += start.elapsed();
+    Ok(())
 }
 
 /// What one stage of a chain leaves in the log: its result, and the start of the next.
-fn stage_body(outputs: Outputs) -> Result<Body, Box<dyn std::error::Error + Send + Sync>> {
+fn stage_body(outputs: Outputs) -> Result<Body, Trouble> {
     let now = Timestamp::from_millis(1_764_000_000_000);
     let completed = Event::StageCompleted { stage: StageName::parse("s4")?, attempt: 1, outputs };
     let started = Event::StageStarted { stage: StageName::parse("s5")?, attempt: 1, rollback: false };
     Ok(encode_events(&[Record::new(now, completed), Record::new(now, started)]))
 }
 
-fn stage_rate(path: &Path, batch: usize, body: &Body) -> rusqlite::Result<f64> {
-    let mut connection = Connection::open(path)?;
-    schema::configure_writer(&connection)?;
-    schema::migrate(&mut connection, 0)?;
-    fill(&connection)?;
-    let wal_pages = count_wal_pages(&mut connection)?;
-    let (mut position, mut task, mut stages) = (1i64, 0i64, 0u64);
-    let start = Instant::now();
-    while start.elapsed() < LASTS {
-        connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        for _ in 0..batch {
-            let (no, version) = (task % TASKS + 1, task / TASKS + 2);
-            connection.prepare_cached(INSERT_EVENT)?.execute(params![
-                position,
-                no,
-                version,
-                position - 1,
-                body.crc,
-                body.text
-            ])?;
-            let row =
-                params![no, version, position, version, "s5", 1, None::<i64>, 0, None::<String>, 1_764_000_000_000i64];
-            connection.prepare_cached(ADVANCE)?.execute(row)?;
-            position += 1;
-            task += 1;
-        }
-        connection.prepare_cached("COMMIT")?.execute([])?;
-        stages += batch as u64;
-        if wal_pages.swap(0, Ordering::Relaxed) >= CHECKPOINT_PAGES {
-            connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
-        }
+/// A database of ours with tasks in it, and where the next stage goes.
+#[derive(Debug)]
+struct Bare {
+    connection: Connection,
+    wal_pages: Arc<AtomicU64>,
+    position: i64,
+}
+
+impl Bare {
+    fn open(path: &Path) -> rusqlite::Result<Self> {
+        let mut connection = Connection::open(path)?;
+        schema::configure_writer(&connection)?;
+        schema::migrate(&mut connection, 0)?;
+        fill(&connection)?;
+        let wal_pages = count_wal_pages(&mut connection)?;
+        Ok(Self { connection, wal_pages, position: 1 })
     }
-    Ok(stages as f64 / start.elapsed().as_secs_f64())
+
+    fn write(&mut self, batch: usize, body: &Body, tally: &mut Tally) -> rusqlite::Result<()> {
+        let connection = &self.connection;
+        let start = Instant::now();
+        while start.elapsed() < LASTS {
+            connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+            for _ in 0..batch {
+                let position = self.position;
+                let (no, version) = (position % TASKS + 1, position / TASKS + 2);
+                let event = params![position, no, version, position - 1, body.crc, body.text];
+                connection.prepare_cached(INSERT_EVENT)?.execute(event)?;
+                let (none, now) = (None::<i64>, 1_764_000_000_000i64);
+                let row = params![no, version, position, version, "s5", 1, none, 0, None::<String>, now];
+                connection.prepare_cached(ADVANCE)?.execute(row)?;
+                self.position += 1;
+            }
+            connection.prepare_cached("COMMIT")?.execute([])?;
+            tally.count += batch as u64;
+            if self.wal_pages.swap(0, Ordering::Relaxed) >= CHECKPOINT_PAGES {
+                connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+            }
+        }
+        tally.time += start.elapsed();
+        Ok(())
+    }
 }
 
 fn fill(connection: &Connection) -> rusqlite::Result<()> {
