@@ -7,6 +7,7 @@ use crate::time::Millis;
 /// What kind of failure it was; the outside reads these names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum ErrorType {
     Validation,
     Conflict,

@@ -60,10 +60,12 @@ fn shorten(name: &str) -> String {
 }
 
 macro_rules! name_type {
-    ($(#[$doc:meta])* $name:ident, $check:expr) => {
+    ($(#[$doc:meta])* $name:ident, $pattern:literal, $check:expr) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+        #[cfg_attr(feature = "openapi", schema(value_type = String, pattern = $pattern))]
         pub struct $name(Arc<str>);
 
         impl $name {
@@ -121,21 +123,25 @@ macro_rules! name_type {
 name_type!(
     /// A plan's id, unique in its store.
     PlanId,
+    "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$",
     |text: &str| check_name("plan id", text)
 );
 name_type!(
     /// A task's id, unique in its store.
     TaskId,
+    "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$",
     |text: &str| check_name("task id", text)
 );
 name_type!(
     /// A stage's name, unique in its task.
     StageName,
+    "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$",
     |text: &str| check_name("stage name", text)
 );
 name_type!(
     /// What two tasks may not hold at once.
     Tenant,
+    r"^[^\x00-\x1f\x7f-\x9f]{1,256}$",
     check_tenant
 );
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::api::ProblemPart;
+
 /// Errors beyond this many are counted, not kept: nobody reads them, and a bad generator can make a million.
 const MOST_KEPT: usize = 20;
 /// A line of the source is shown up to this many characters around the caret.
@@ -56,6 +58,21 @@ impl fmt::Display for PlanErrors {
 }
 
 impl std::error::Error for PlanErrors {}
+
+impl PlanErrors {
+    /// What somebody else found wrong with a file; shown as if it had been found here.
+    pub fn told(file: &str, source: &str, told: impl IntoIterator<Item = ProblemPart>) -> Self {
+        let place = |number: Option<u64>| number.and_then(|number| usize::try_from(number).ok()).unwrap_or(1);
+        let problem = |part: ProblemPart| Problem {
+            at: offset(source, place(part.line), place(part.column)),
+            path: part.path.unwrap_or_default(),
+            message: part.message,
+            help: part.help,
+        };
+        let errors = told.into_iter().map(problem).map(|problem| locate(problem, source)).collect();
+        Self { file: file.to_owned(), errors, more: 0 }
+    }
+}
 
 impl PlanError {
     fn write(&self, file: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -153,6 +170,13 @@ impl Addition<'_> {
             problem.help = Some(help());
         }
     }
+}
+
+/// Of a place in the source, both counted from 1.
+fn offset(source: &str, line: usize, column: usize) -> usize {
+    let Some(text) = source.split_inclusive('\n').nth(line.saturating_sub(1)) else { return source.len() };
+    let start = text.as_ptr() as usize - source.as_ptr() as usize;
+    start + text.chars().take(column.saturating_sub(1)).map(char::len_utf8).sum::<usize>()
 }
 
 fn locate(problem: Problem, source: &str) -> PlanError {
@@ -285,6 +309,26 @@ mod tests {
             shown,
             "plan.yaml:4:5: unknown key `retires`\n  |\n4 |     retires: 3\n  |     ^\n  = at stages[0].retires\n  = did you mean `retry`?\n"
         );
+    }
+
+    #[test]
+    fn an_error_that_was_told_is_shown_at_the_same_place() {
+        let source = "plan: é\nstages:\n  - näme: x\n";
+        for (line, column, shown) in [(1, 7, "plan: é"), (3, 5, "  - näme: x"), (3, 99, ""), (99, 1, "")] {
+            let part = ProblemPart {
+                message: "wrong".to_owned(),
+                path: Some("stages[0]".to_owned()),
+                help: None,
+                line: Some(line as u64),
+                column: Some(column as u64),
+            };
+            let told = PlanErrors::told("f", source, [part]);
+            let error = &told.errors[0];
+            if !shown.is_empty() {
+                assert_eq!((error.line, error.column, error.snippet.text.as_str()), (line, column, shown));
+            }
+            assert_eq!((error.message.as_str(), error.path.as_str()), ("wrong", "stages[0]"));
+        }
     }
 
     #[test]

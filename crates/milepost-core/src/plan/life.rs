@@ -22,6 +22,7 @@ pub enum PlanCommand {
 /// How many tasks of a plan are in each state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TaskCounts {
     pub total: u64,
     pub pending: u64,

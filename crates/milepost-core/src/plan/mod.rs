@@ -22,4 +22,4 @@ pub use difference::first_difference;
 pub use errors::{PlanError, PlanErrors};
 pub use life::{PlanCommand, PlanRejection, TaskCounts, next_plan_status};
 pub use parse::{CheckAction, ParseOptions, parse};
-pub use spec::schema;
+pub use spec::{openapi_schemas, schema};

@@ -20,6 +20,28 @@ pub fn schema() -> Value {
     schema
 }
 
+/// The same schema for an OpenAPI 3.1 document: every part of it by its name among `components.schemas`, the plan as `name`.
+pub fn openapi_schemas(name: &str) -> Map<String, Value> {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.definitions_path = "/components/schemas".into();
+        settings.meta_schema = None;
+    });
+    let mut generator = settings.into_generator();
+    let plan = generator.root_schema_for::<PlanSpec>().to_value();
+    let mut schemas = generator.take_definitions(true);
+    if let Value::Object(mut plan) = plan {
+        plan.remove("components");
+        schemas.insert(name.to_owned(), Value::Object(plan));
+    }
+    for schema in schemas.values_mut() {
+        // Draft 7's word, which the later ones have split in two.
+        if let Some(needs) = schema.as_object_mut().and_then(|schema| schema.remove("dependencies")) {
+            schema["dependentRequired"] = needs;
+        }
+    }
+    schemas
+}
+
 /// A plan: tasks, each of which goes through stages.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

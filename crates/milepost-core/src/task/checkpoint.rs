@@ -17,6 +17,7 @@ pub const FRESH_FOR: Millis = Millis::from_secs(7 * 24 * 3600);
 /// Written with the first spelling of each field; the others are read as well.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Checkpoint {
     pub last_completed_stage_index: i64,
     #[serde(alias = "completedStages")]

@@ -14,6 +14,7 @@ pub type Outputs = Arc<Map<String, Value>>;
 
 /// Who asked for something, and why if they said so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct By {
     pub who: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,6 +30,7 @@ impl By {
 /// A failure as the log keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Cause {
     pub error_type: ErrorType,
     pub reason: String,
@@ -171,6 +173,7 @@ impl Record {
 /// An event as the outside sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EventView {
     pub task_id: TaskId,
     pub plan_id: PlanId,

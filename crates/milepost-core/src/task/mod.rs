@@ -14,4 +14,4 @@ pub use decide::{Claim, Command, Decision, MAX_TAKEOVERS, Rejection, StageEnded,
 pub use event::{By, Cause, Event, EventView, Outputs, Record};
 pub use state::{FailureInfo, StageState, Task, TaskFailure, TaskSpec, Undo};
 pub use status::{PlanStatus, StageStatus, TaskStatus};
-pub use view::{FailureView, RetryView, StageView, TaskContext, TaskView};
+pub use view::{FailureView, RetryView, StageView, TaskContext, TaskView, percent};

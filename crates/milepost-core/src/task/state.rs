@@ -144,6 +144,7 @@ pub struct TaskFailure {
 /// One failed attempt, as the checkpoint's `failureHistory` shows it.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FailureInfo {
     #[serde(rename = "failedAt")]
     pub stage: StageName,

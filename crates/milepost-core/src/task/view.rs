@@ -13,6 +13,7 @@ use super::status::{StageStatus, TaskStatus};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TaskView {
     pub task_id: TaskId,
     pub plan_id: PlanId,
@@ -43,6 +44,7 @@ pub struct TaskView {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RetryView {
     pub current_attempt: u32,
     pub last_backoff: u64,
@@ -50,6 +52,7 @@ pub struct RetryView {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FailureView {
     pub stage: Option<StageName>,
     pub attempts: Option<u32>,
@@ -60,6 +63,7 @@ pub struct FailureView {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StageView {
     pub name: StageName,
     pub status: StageStatus,
@@ -110,7 +114,7 @@ impl TaskView {
             node: task.node.as_deref().map(str::to_owned),
             total_stages: task.stages.len(),
             completed_stages: task.done.len(),
-            percent: percent(task, context.progress),
+            percent: percent(task.status, task.done.len(), task.stages.len(), context.progress),
             has_checkpoint: super::Checkpoint::of(task).is_some(),
             failure: failure.map(|failure| FailureView {
                 stage: failure.stage.clone(),
@@ -140,16 +144,14 @@ impl TaskView {
     }
 }
 
-/// Done stages out of all, with what the running stage reports of itself; 100 only when completed, never NaN.
-fn percent(task: &Task, progress: Option<(u64, u64)>) -> f64 {
-    if task.status == TaskStatus::Completed {
+/// Done stages out of all, with what running stages report of themselves; 100 only when completed, never NaN.
+pub fn percent(status: TaskStatus, done: usize, stages: usize, running: impl IntoIterator<Item = (u64, u64)>) -> f64 {
+    if status == TaskStatus::Completed {
         return 100.0;
     }
-    let stages = task.stages.len().max(1) as f64;
-    let within = match progress {
-        Some((done, total)) if total > 0 => (done as f64 / total as f64).clamp(0.0, 1.0),
-        Some(_) | None => 0.0,
-    };
-    let share = (task.done.len() as f64 + within).min(stages) / stages;
+    let stages = stages.max(1) as f64;
+    let known = running.into_iter().filter(|(_, total)| *total > 0);
+    let within: f64 = known.map(|(done, total)| (done as f64 / total as f64).clamp(0.0, 1.0)).sum();
+    let share = (done as f64 + within).min(stages) / stages;
     (share * 1000.0).floor().min(999.0) / 10.0
 }

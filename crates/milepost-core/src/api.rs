@@ -1,0 +1,435 @@
+//! What goes over the wire: the answers and questions of the HTTP API that are not a task's or an event's own view.
+//! Server, client and command line share these types, so that none can drift from the others.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::failure::ErrorType;
+use crate::id::{PlanId, StageName, TaskId, Tenant};
+use crate::plan::TaskCounts;
+use crate::task::{By, Checkpoint, EventView, PlanStatus, TaskStatus, TaskView};
+use crate::time::Timestamp;
+
+/// A list, and where its next page begins; `nextCursor` is null on the last.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct List<T> {
+    pub items: Vec<T>,
+    pub next_cursor: Option<String>,
+}
+
+// --- plans ---
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PlanView {
+    pub plan_id: PlanId,
+    pub status: PlanStatus,
+    pub tasks: TaskCounts,
+    /// Completed tasks, in percent of all.
+    pub progress: f64,
+    pub max_concurrency: u32,
+    pub version: u64,
+    /// Who changed its status last, when a person did.
+    pub changed_by: Option<By>,
+    pub created_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+}
+
+/// One plan with the ids of its tasks: the first thousand, `GET /plans/{id}/tasks` has them all.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PlanDetail {
+    #[serde(flatten)]
+    pub plan: PlanView,
+    pub task_ids: Vec<TaskId>,
+}
+
+/// What became of a submission.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Accepted {
+    #[serde(flatten)]
+    pub plan: PlanView,
+    /// False when the same plan was there already.
+    pub created: bool,
+    pub added: u64,
+    pub removed: u64,
+}
+
+/// How a task of a plan failed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TaskFailureView {
+    pub task_id: TaskId,
+    pub tenant_id: Option<Tenant>,
+    pub status: TaskStatus,
+    pub stage: Option<StageName>,
+    pub attempts: Option<u32>,
+    pub error_type: Option<ErrorType>,
+    pub reason: Option<String>,
+}
+
+impl From<&TaskView> for TaskFailureView {
+    fn from(task: &TaskView) -> Self {
+        let failure = task.failure.as_ref();
+        Self {
+            task_id: task.task_id.clone(),
+            tenant_id: task.tenant_id.clone(),
+            status: task.status,
+            stage: failure.and_then(|failure| failure.stage.clone()),
+            attempts: failure.and_then(|failure| failure.attempts),
+            error_type: failure.map(|failure| failure.error_type),
+            reason: failure.map(|failure| failure.reason.clone()),
+        }
+    }
+}
+
+/// A plan, what runs and what waits of it, and what failed: up to 20 tasks of each.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PlanReport {
+    #[serde(flatten)]
+    pub plan: PlanView,
+    pub running: Vec<TaskView>,
+    pub waiting: Vec<TaskView>,
+    pub failures: Vec<TaskFailureView>,
+}
+
+/// One reading of how far a plan is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PlanProgress {
+    pub plan_id: PlanId,
+    pub status: PlanStatus,
+    pub tasks: TaskCounts,
+    /// Completed tasks, in percent of all.
+    pub percent: f64,
+    /// What runs just now, up to 20 tasks.
+    pub running: Vec<TaskProgress>,
+}
+
+/// How far a task is: done stages, and what the running one says of itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TaskProgress {
+    pub task_id: TaskId,
+    pub plan_id: PlanId,
+    pub status: TaskStatus,
+    pub stage: Option<StageName>,
+    pub completed_stages: u64,
+    pub total_stages: u64,
+    /// Between 0 and 100, never NaN.
+    pub percent: f64,
+    /// What the running stage has done, of how much, in its own unit.
+    pub done: Option<u64>,
+    pub total: Option<u64>,
+}
+
+// --- verbs ---
+
+/// What may go with a verb. All of it may be left out, and so may the body.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct VerbRequest {
+    /// Why, for the log.
+    #[cfg_attr(feature = "openapi", schema(max_length = 2000))]
+    pub reason: Option<String>,
+    /// Refused if the plan or task is at another version by now.
+    pub expected_version: Option<u64>,
+    /// Of `retry`: go on after the last completed stage (the default), or begin anew.
+    pub from_checkpoint: Option<bool>,
+}
+
+/// What a verb did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct VerbAnswer {
+    pub target: String,
+    pub verb: String,
+    /// How many tasks were changed.
+    pub tasks: u64,
+    pub plan: Option<PlanState>,
+    pub task: Option<TaskState>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PlanState {
+    pub id: PlanId,
+    pub status: PlanStatus,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TaskState {
+    pub id: TaskId,
+    pub status: TaskStatus,
+    pub pause_requested: bool,
+}
+
+/// What `reset-failed` answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ResetAnswer {
+    pub reset: u64,
+}
+
+// --- tasks ---
+
+/// A task's checkpoint, if it has one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CheckpointView {
+    pub has_checkpoint: bool,
+    #[serde(flatten)]
+    pub checkpoint: Option<Checkpoint>,
+}
+
+/// What one attempt printed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LogView {
+    pub stage: StageName,
+    pub attempt: u32,
+    pub at: Timestamp,
+    pub text: String,
+}
+
+/// Why a task does not run, for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Reason {
+    /// It does run.
+    Running,
+    /// Its running stage ends first, then it pauses.
+    Pausing,
+    /// It is done, and how it ended is its status.
+    Ended,
+    /// A stage failed for good; a person may retry it or roll it back.
+    Failed,
+    /// Another task has its tenant.
+    TenantLocked,
+    /// Its plan runs as many tasks as it may.
+    NoSlot,
+    /// Its node has as much in hand as it takes; it is next in line.
+    NodeFull,
+    /// A stage failed and is tried again.
+    RetryWait,
+    Paused,
+    PlanPaused,
+    /// Its plan was not started.
+    PlanNotStarted,
+    PlanEnded,
+    /// Its node is gone, and a person decides what becomes of it.
+    Interrupted,
+    /// Its node is gone, and another is about to take it up.
+    NodeGone,
+    /// What is stored of it cannot be read.
+    Damaged,
+}
+
+/// Why a task is not running, in words and in data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Explanation {
+    pub task_id: TaskId,
+    pub plan_id: PlanId,
+    pub status: TaskStatus,
+    pub reason: Reason,
+    pub message: String,
+    /// What a person may do about it: the verb of the API or the command line.
+    pub next: Option<String>,
+    /// What the message says, as data: `heldBy`, `since`, `dueAt`, `attempt`, `maxAttempts`, `lastError`, `by`, ...
+    pub data: serde_json::Map<String, Value>,
+}
+
+// --- the machinery ---
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LockView {
+    pub tenant_id: Tenant,
+    /// `planId:taskId`.
+    pub owner: String,
+    pub plan_id: PlanId,
+    pub task_id: TaskId,
+    pub since: Timestamp,
+    pub fence: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct NodeView {
+    pub node_id: String,
+    pub boot_id: String,
+    pub started_at: Timestamp,
+    pub seen_at: Timestamp,
+    pub live: bool,
+    /// Tasks it has in hand.
+    pub in_hand: u64,
+    pub capacity: u64,
+}
+
+/// What a token's bearer may do; each includes those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Scope {
+    /// See everything, change nothing.
+    Read,
+    /// Submit plans and use the operator's verbs.
+    Operate,
+    /// Make and revoke tokens.
+    Admin,
+}
+
+/// A token without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TokenView {
+    pub id: String,
+    pub name: String,
+    pub scope: Scope,
+    /// Empty: not bound to any.
+    pub tenants: Vec<Tenant>,
+    pub created_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+    pub revoked_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TokenRequest {
+    pub name: String,
+    pub scope: Scope,
+    #[serde(default)]
+    pub tenants: Vec<Tenant>,
+    #[serde(default)]
+    pub expires_at: Option<Timestamp>,
+}
+
+/// The one time that a token's secret is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct NewToken {
+    #[serde(flatten)]
+    pub token: TokenView,
+    /// `mp_<id>_<secret>`: what goes into `Authorization: Bearer ...`.
+    pub secret: String,
+}
+
+/// An error, as RFC 9457 has it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ProblemView {
+    /// Names the kind of problem, and stays the same.
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub title: String,
+    pub status: u16,
+    /// What was wrong, where, and what to do.
+    pub detail: String,
+    /// The kind again, short, for programs: `not-found`, `refused`, `version-conflict`, ...
+    pub code: String,
+    /// Each mistake of a plan by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<ProblemPart>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ProblemPart {
+    pub message: String,
+    /// Where in the plan, such as `stages[1].needs[0]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// What was expected, or what to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column: Option<u64>,
+}
+
+// --- live progress: the data of each kind of server-sent event ---
+
+/// `snapshot`: everything as it is, before anything that changes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Snapshot {
+    pub plan: PlanView,
+    /// Tasks that have begun and not ended, up to 1,000; of a task's own stream, that task.
+    pub tasks: Vec<TaskProgress>,
+}
+
+/// `progress`: how far a task or the plan is. Coalesced: the newest counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ProgressMessage {
+    pub plan_id: PlanId,
+    /// The plan's counts, when they changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<TaskCounts>,
+    /// Of the plan: completed tasks out of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskProgress>,
+}
+
+/// `state`: something happened to a task, or to the plan itself, and is durable.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StateMessage {
+    pub plan_id: PlanId,
+    /// Of the plan, when it was the plan that changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan_status: Option<PlanStatus>,
+    /// Who changed the plan, when a person did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<By>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<TaskId>,
+    /// What happened to the task, in one commit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<EventView>,
+}
+
+/// `end`: the plan or task has ended, and so does the stream.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EndMessage {
+    pub plan_id: PlanId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan_status: Option<PlanStatus>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<TaskId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_status: Option<TaskStatus>,
+}
