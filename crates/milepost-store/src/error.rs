@@ -17,6 +17,12 @@ pub enum StoreError {
     /// There is no such thing.
     #[error("there is no {what} `{id}`")]
     NotFound { what: &'static str, id: String },
+    /// The plan was changed by somebody else since it was looked at.
+    #[error("plan {plan} is at version {found}, expected {expected}")]
+    PlanConflict { plan: PlanId, expected: u64, found: u64 },
+    /// The key was used for another request.
+    #[error("the key `{key}` was used for another request")]
+    KeyReused { key: String },
     /// The submission clashes with what is there; nothing of it was stored.
     #[error("{0}")]
     Clash(#[from] Clash),

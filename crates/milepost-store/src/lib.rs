@@ -3,15 +3,18 @@
 mod error;
 mod model;
 mod store;
+mod view;
 
 pub mod conformance;
 pub mod memory;
+pub mod report;
 pub mod sqlite;
 
 pub use error::{BoxError, Clash, StoreError};
 pub use model::{
-    ClaimRequest, Claimed, Commit, Committed, Difference, EventQuery, Holder, LeaseChange, LockRow, LogChunk, LogQuery,
-    Note, Page, PlanChange, PlanQuery, PlanRow, Position, Resubmit, Start, StoreStats, StoredEvent, StoredTask,
-    Submission, Submitted, TaskQuery, TaskRef, TaskRow, TasksOf, Wake,
+    Change, ChangeQuery, Changed, Changes, ClaimRequest, Claimed, Commit, Committed, Difference, EventQuery, Holder,
+    LeaseChange, LockRow, LogChunk, LogQuery, Note, Page, PlanChange, PlanQuery, PlanRow, Position, REQUESTS_KEPT_FOR,
+    RequestKey, Resubmit, Start, StoreStats, StoredEvent, StoredTask, Submission, Submitted, TaskQuery, TaskRef,
+    TaskRow, TasksOf, TokenRow, Wake,
 };
 pub use store::Store;

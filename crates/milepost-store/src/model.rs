@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use milepost_core::api::Scope;
 use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
 use milepost_core::plan::{Plan, PlanCommand, TaskCounts};
 use milepost_core::task::{By, PlanStatus, Record, Task, TaskStatus};
-use milepost_core::time::Timestamp;
+use milepost_core::time::{Millis, Timestamp};
+use serde::{Deserialize, Serialize};
 
 /// A place in the store's own order of commits; a feed resumes from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -25,8 +27,21 @@ pub struct Submission {
     pub plan: Arc<Plan>,
     pub start: Start,
     pub resubmit: Resubmit,
+    /// Kept with the plan, in the same commit, so that a client may safely ask again.
+    pub request: Option<RequestKey>,
     pub now: Timestamp,
 }
+
+/// What a client calls its request. Sent again within a day, it gets the first one's answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestKey {
+    pub key: String,
+    /// Of all that was asked: another request under the same key is a mistake.
+    pub digest: [u8; 32],
+}
+
+/// How long a request's key is remembered.
+pub const REQUESTS_KEPT_FOR: Millis = Millis::from_secs(24 * 3600);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
@@ -45,16 +60,18 @@ pub enum Resubmit {
     Update,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Submitted {
     pub plan: PlanRow,
     /// False when it was there already.
     pub created: bool,
+    /// The answer is that of an earlier request under the same key, as it was then.
+    pub replayed: bool,
     pub difference: Difference,
 }
 
 /// What an update changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Difference {
     pub added: u64,
     pub removed: u64,
@@ -170,10 +187,12 @@ pub struct PlanChange {
     pub plan: PlanId,
     pub command: PlanCommand,
     pub by: By,
+    /// Refused if the plan is at another version.
+    pub expected: Option<u64>,
     pub now: Timestamp,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanRow {
     pub id: PlanId,
     pub status: PlanStatus,
@@ -260,6 +279,50 @@ pub struct StoredEvent {
     pub record: Record,
 }
 
+/// What was committed, in the store's own order.
+#[derive(Debug, Clone)]
+pub struct ChangeQuery {
+    /// Only what was committed after this.
+    pub after: Position,
+    /// Only this plan's own changes and its tasks'.
+    pub plan: Option<PlanId>,
+    pub limit: usize,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Changes {
+    pub items: Vec<Change>,
+    /// All up to here has been looked at, whether it was wanted or not: ask again from here.
+    pub upto: Position,
+    /// There may be more already.
+    pub more: bool,
+}
+
+/// One commit, or one change of a plan's status.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    pub position: Position,
+    pub plan: PlanId,
+    pub what: Changed,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Changed {
+    Task {
+        task: TaskId,
+        tenant: Option<Tenant>,
+        /// Of the first record.
+        sequence: u64,
+        records: Vec<Record>,
+    },
+    Plan {
+        status: PlanStatus,
+        /// The person who asked for it; none when it followed from its tasks.
+        by: Option<By>,
+        at: Timestamp,
+    },
+}
+
 #[derive(Debug, Clone)]
 pub struct LogQuery {
     pub task: TaskId,
@@ -274,6 +337,21 @@ pub struct LockRow {
     pub task: TaskId,
     pub since: Timestamp,
     pub fence: u64,
+}
+
+/// A key to the API. Its secret is not kept, only what proves it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenRow {
+    pub id: String,
+    pub name: String,
+    /// SHA-256 of the secret.
+    pub hash: [u8; 32],
+    pub scope: Scope,
+    /// Empty: not bound to any.
+    pub tenants: Vec<Tenant>,
+    pub created_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+    pub revoked_at: Option<Timestamp>,
 }
 
 /// What the store has done since it was opened.

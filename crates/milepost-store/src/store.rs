@@ -6,8 +6,9 @@ use milepost_core::plan::Plan;
 
 use crate::error::StoreError;
 use crate::model::{
-    ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note, Page, PlanChange,
-    PlanQuery, PlanRow, StoreStats, StoredEvent, StoredTask, Submission, Submitted, TaskQuery, TaskRow,
+    ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note,
+    Page, PlanChange, PlanQuery, PlanRow, Position, StoreStats, StoredEvent, StoredTask, Submission, Submitted,
+    TaskQuery, TaskRow, TokenRow,
 };
 
 /// Where plans and tasks live. The conformance suite says in full what each method promises.
@@ -51,7 +52,20 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     async fn logs(&self, query: LogQuery) -> Result<Vec<LogChunk>, StoreError>;
 
+    /// What was committed after a position, in order and without a gap: what is answered once is never followed by
+    /// something earlier.
+    async fn changes(&self, query: ChangeQuery) -> Result<Changes, StoreError>;
+
+    /// Where the newest commit is; `changes` after it are those still to come.
+    async fn newest(&self) -> Result<Position, StoreError>;
+
     async fn locks(&self) -> Result<Vec<LockRow>, StoreError>;
+
+    /// Every token, also revoked and expired ones.
+    async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError>;
+
+    /// Keeps a token, or takes the place of the one with its id.
+    async fn put_token(&self, token: TokenRow) -> Result<(), StoreError>;
 
     fn stats(&self) -> StoreStats;
 }

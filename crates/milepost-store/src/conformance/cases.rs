@@ -1,7 +1,7 @@
 //! The one list of cases, and what is made of it.
 
 use super::Harness;
-use super::{claim, commit, plan_life, random, read, recovery, submit, tenants};
+use super::{changes, claim, commit, plan_life, random, read, recovery, requests, submit, tenants, tokens};
 
 /// Hands the list to another macro, behind whatever that one needs besides.
 #[doc(hidden)]
@@ -28,6 +28,7 @@ macro_rules! __conformance_cases {
                 a_plan_that_refuses_busy_tenants_is_not_stored_and_names_them,
                 a_plan_that_refuses_busy_tenants_is_stored_when_they_are_free,
                 an_update_looks_for_busy_tenants_among_new_tasks_only,
+                an_update_may_add_to_a_tenant_that_its_own_plan_holds,
             }
             claim {
                 a_claim_takes_pending_tasks_of_running_plans_only,
@@ -65,6 +66,8 @@ macro_rules! __conformance_cases {
                 waiters_of_a_plan_that_does_not_run_do_not_starve_others,
                 a_rollback_asked_for_by_an_operator_waits_for_its_tenant,
                 a_lost_node_keeps_the_locks_of_its_tasks,
+                a_task_that_ends_in_its_claim_lets_the_next_of_its_tenant_run,
+                a_waiter_that_is_paused_or_cancelled_lets_the_next_of_its_tenant_run,
             }
             recovery {
                 the_tasks_of_a_lost_owner_are_orphaned_and_shown_as_interrupted,
@@ -120,6 +123,35 @@ macro_rules! __conformance_cases {
                 pending_tasks_of_a_paused_plan_are_claimed_after_its_resume,
                 pending_tasks_of_a_cancelled_plan_are_never_claimed,
                 a_verb_for_an_unknown_plan_finds_nothing,
+                a_verb_on_another_version_than_expected_changes_nothing,
+                an_update_grows_the_version,
+            }
+            changes {
+                every_commit_and_every_plan_status_is_a_change_in_order,
+                a_plan_started_with_its_submission_changes_once,
+                every_way_to_a_plan_status_is_a_change,
+                a_plan_that_ends_in_a_claim_is_a_change,
+                what_is_refused_is_no_change,
+                changes_are_followed_in_steps_without_a_gap_or_a_repeat,
+                the_changes_of_one_plan_are_its_own_and_its_tasks,
+                the_changes_of_an_unknown_plan_are_not_found,
+                an_update_is_a_change_of_its_plan_and_takes_removed_tasks_out_of_the_log,
+                positions_are_never_given_twice,
+                changes_survive_a_restart,
+                who_follows_while_others_commit_misses_nothing,
+            }
+            requests {
+                a_request_sent_again_gets_the_first_answer_and_changes_nothing,
+                a_request_sent_again_is_answered_even_if_it_would_clash_by_now,
+                a_key_used_for_another_request_is_refused,
+                a_refused_submission_leaves_its_key_free,
+                a_key_is_forgotten_after_a_day,
+                forgetting_old_keys_keeps_the_young_ones,
+                one_request_sent_many_times_at_once_is_taken_once,
+            }
+            tokens {
+                tokens_are_kept_whole_and_listed_oldest_first,
+                a_token_put_again_takes_the_place_of_the_first,
             }
             read {
                 unknown_ids_are_none_or_not_found,

@@ -15,8 +15,8 @@ use serde_json::{Map, Value, json};
 
 use crate::error::StoreError;
 use crate::model::{
-    ClaimRequest, Claimed, Commit, Committed, EventQuery, Holder, LeaseChange, PlanChange, PlanRow, Resubmit, Start,
-    StoredTask, Submission, Submitted, TaskQuery, TaskRow, TasksOf, Wake,
+    ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, Holder, LeaseChange, PlanChange,
+    PlanRow, Position, Resubmit, Start, StoredTask, Submission, Submitted, TaskQuery, TaskRow, TasksOf, Wake,
 };
 use crate::store::Store;
 
@@ -202,7 +202,7 @@ impl<'a> Scene<'a> {
         resubmit: Resubmit,
     ) -> Result<Submitted, StoreError> {
         self.later(Millis::new(1));
-        self.store.submit(Submission { plan: Arc::new(plan.0), start, resubmit, now: self.now }).await
+        self.store.submit(Submission { plan: Arc::new(plan.0), start, resubmit, request: None, now: self.now }).await
     }
 
     pub(super) async fn claim(&mut self) -> Claimed {
@@ -306,7 +306,9 @@ impl<'a> Scene<'a> {
 
     pub(super) async fn try_verb(&mut self, plan: &str, command: PlanCommand) -> Result<PlanRow, StoreError> {
         self.later(Millis::new(1));
-        self.store.change_plan(PlanChange { plan: plan_id(plan), command, by: ann(), now: self.now }).await
+        self.store
+            .change_plan(PlanChange { plan: plan_id(plan), command, by: ann(), expected: None, now: self.now })
+            .await
     }
 
     // --- asking ---
@@ -345,6 +347,26 @@ impl<'a> Scene<'a> {
     }
 }
 
+/// All that came after, asked for so many at a time until there is no more.
+pub(super) async fn everything_after(
+    store: &dyn Store,
+    after: Position,
+    plan: Option<PlanId>,
+    limit: usize,
+) -> Changes {
+    let mut whole = Changes { items: Vec::new(), upto: after, more: true };
+    while whole.more {
+        let changes = store.changes(ChangeQuery { after: whole.upto, plan: plan.clone(), limit }).await.unwrap();
+        let in_order = |change: &crate::model::Change| change.position > whole.upto && change.position <= changes.upto;
+        assert!(changes.items.iter().all(in_order), "{changes:?}, after {:?}", whole.upto);
+        assert!(changes.items.windows(2).all(|pair| pair[0].position < pair[1].position), "{changes:?}");
+        assert!(changes.items.len() <= limit && (!changes.more || changes.upto > whole.upto), "{changes:?}");
+        (whole.upto, whole.more) = (changes.upto, changes.more);
+        whole.items.extend(changes.items);
+    }
+    whole
+}
+
 /// The tasks that a claim took, in order.
 pub(super) fn ids(claimed: &Claimed) -> Vec<&str> {
     claimed.tasks.iter().map(|stored| stored.key.id.as_str()).collect()
@@ -362,7 +384,7 @@ pub(super) fn running_stage(task: &Task) -> Option<(usize, u32)> {
 }
 
 /// Everything there is to see of a plan and its tasks, to show that it stays as it is.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Snapshot {
     plan: Option<PlanRow>,
     tasks: Vec<(TaskRow, Vec<&'static str>)>,

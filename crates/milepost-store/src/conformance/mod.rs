@@ -3,6 +3,7 @@
 //! A case is named after the rule it proves. The list in `cases` is the only one, so no backend can leave a case out.
 
 mod cases;
+mod changes;
 mod claim;
 mod commit;
 mod given;
@@ -11,8 +12,10 @@ mod plan_life;
 mod random;
 mod read;
 mod recovery;
+mod requests;
 mod submit;
 mod tenants;
+mod tokens;
 
 pub use cases::{CASES, run, run_all};
 pub use harness::Harness;

@@ -4,9 +4,10 @@ use milepost_core::plan::{PlanCommand, next_plan_status};
 use milepost_core::task::{Command, PlanStatus};
 
 use crate::error::StoreError;
+use crate::model::PlanChange;
 
 use super::Harness;
-use super::given::{Scene, ann, fatal, ids, plan};
+use super::given::{Scene, ann, fatal, ids, plan, plan_id};
 
 const VERBS: [PlanCommand; 6] = [
     PlanCommand::Start,
@@ -153,4 +154,40 @@ pub(super) async fn a_verb_for_an_unknown_plan_finds_nothing(harness: &dyn Harne
     let mut scene = Scene::new(harness).await;
     let missing = scene.try_verb("nowhere", PlanCommand::Start).await;
     assert!(matches!(missing, Err(StoreError::NotFound { what: "plan", .. })), "{missing:?}");
+}
+
+pub(super) async fn a_verb_on_another_version_than_expected_changes_nothing(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("a")).await;
+    let seen = scene.plan("p").await.version;
+    let paused = scene.store.change_plan(pause_at(&scene, seen)).await.unwrap();
+    assert_eq!((paused.status, paused.version > seen), (PlanStatus::Paused, true));
+    let (before, newest) = (scene.snapshot("p").await, scene.store.newest().await.unwrap());
+    match scene.store.change_plan(pause_at(&scene, seen)).await {
+        Err(StoreError::PlanConflict { plan, expected, found }) => {
+            assert_eq!((plan, expected, found), (plan_id("p"), seen, paused.version));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!((scene.snapshot("p").await, scene.store.newest().await.unwrap()), (before, newest));
+    // It comes before the question whether the plan's status allows it.
+    let cancelled = scene.verb("p", PlanCommand::Cancel).await;
+    let late = scene.store.change_plan(pause_at(&scene, paused.version)).await;
+    assert!(matches!(late, Err(StoreError::PlanConflict { .. })), "{late:?}");
+    let refused = scene.store.change_plan(pause_at(&scene, cancelled.version)).await;
+    assert!(matches!(refused, Err(StoreError::Plan(_))), "{refused:?}");
+}
+
+fn pause_at(scene: &Scene<'_>, version: u64) -> PlanChange {
+    let (command, expected) = (PlanCommand::Pause, Some(version));
+    PlanChange { plan: plan_id("p"), command, by: ann(), expected, now: scene.now }
+}
+
+pub(super) async fn an_update_grows_the_version(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("a")).await;
+    let before = scene.plan("p").await;
+    let updated = scene.update(plan("p").task("a").max(3)).await.unwrap().plan;
+    assert_eq!((updated.status, updated.max_concurrency), (before.status, 3));
+    assert!(updated.version > before.version);
+    // The same again changes nothing, not even that.
+    assert_eq!(scene.update(plan("p").task("a").max(3)).await.unwrap().plan, updated);
 }

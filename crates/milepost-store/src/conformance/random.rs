@@ -7,8 +7,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use milepost_core::failure::{ErrorType, Failure};
-use milepost_core::id::TaskId;
-use milepost_core::plan::PlanCommand;
+use milepost_core::id::{PlanId, TaskId};
+use milepost_core::plan::{Plan, PlanCommand};
 use milepost_core::task::{Command, PlanStatus, StageResult, Task, TaskStatus, decide};
 use milepost_core::time::{Millis, Timestamp};
 use serde_json::Map;
@@ -16,13 +16,14 @@ use serde_json::Map;
 use crate::error::StoreError;
 use crate::memory::MemoryStore;
 use crate::model::{
-    ClaimRequest, Claimed, Commit, EventQuery, Holder, LeaseChange, PlanChange, PlanQuery, PlanRow, Resubmit, Start,
-    StoredTask, Submission, TaskQuery, TaskRow, TasksOf, Wake,
+    Change, Changed, ClaimRequest, Claimed, Commit, EventQuery, Holder, LeaseChange, PlanChange, PlanQuery, PlanRow,
+    Position, REQUESTS_KEPT_FOR, RequestKey, Resubmit, Start, StoredTask, Submission, TaskQuery, TaskRow, TasksOf,
+    Wake,
 };
 use crate::store::Store;
 
 use super::Harness;
-use super::given::{PlanBuilder, ann, ended, plan, plan_id, running_stage, stage, task_id};
+use super::given::{PlanBuilder, ann, ended, everything_after, plan, plan_id, running_stage, stage, task_id};
 
 const STEPS: usize = 60;
 const PLANS: u64 = 4;
@@ -36,6 +37,7 @@ pub(super) async fn any_history_keeps_the_invariants_and_matches_the_memory_stor
             story.step().await;
             story.check().await;
         }
+        story.check_whole_log().await;
     }
 }
 
@@ -76,8 +78,18 @@ struct Story<'a> {
     held: Vec<HeldTask>,
     /// Held once, by an owner that is gone or under a lease that was given back.
     lost: Vec<HeldTask>,
+    /// What was sent under a key, to be sent again.
+    requests: Vec<Submission>,
+    /// How far each store's changes have been followed.
+    followed: Followed,
     added: u64,
     told: Told,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Followed {
+    model: Position,
+    subject: Position,
 }
 
 /// What happened so far, told when a check fails.
@@ -105,13 +117,15 @@ impl<'a> Story<'a> {
             plans: BTreeMap::new(),
             held: Vec::new(),
             lost: Vec::new(),
+            requests: Vec::new(),
+            followed: Followed::default(),
             added: 0,
             told: Told { seed, steps: Vec::new() },
         }
     }
 
     async fn step(&mut self) {
-        match self.die.below(20) {
+        match self.die.below(22) {
             0..=1 => self.submit().await,
             2 => self.submit_again().await,
             3..=6 => self.claim().await,
@@ -121,7 +135,9 @@ impl<'a> Story<'a> {
             17 => self.late_commit().await,
             18 => self.crash().await,
             19 => self.now = self.now + Millis::new(self.die.below(1500)),
-            _ => unreachable!("the die has twenty sides"),
+            20 => self.request_again().await,
+            21 => self.expecting_verb().await,
+            _ => unreachable!("the die has twenty-two sides"),
         }
         self.now = self.now + Millis::new(self.die.below(3));
     }
@@ -194,12 +210,45 @@ impl<'a> Story<'a> {
         let tasks: Vec<&str> = builder.0.tasks.iter().map(|task| task.id.as_str()).collect();
         let story = format!("submit {} {start:?} {resubmit:?} {tasks:?}", builder.0.definition.id);
         self.tell(story);
-        let submission = Submission { plan: Arc::new(builder.0), start, resubmit, now: self.now };
+        let request = self.die.one_in(2).then(|| {
+            let number = self.requests.len() as u8;
+            RequestKey { key: format!("request-{number}"), digest: [number; 32] }
+        });
+        let submission = Submission { plan: Arc::new(builder.0), start, resubmit, request, now: self.now };
+        if submission.request.is_some() {
+            self.requests.push(submission.clone());
+        }
+        self.send_both(submission).await
+    }
+
+    async fn send_both(&mut self, submission: Submission) -> bool {
         let model = self.model.submit(submission.clone()).await;
         let subject = self.subject.submit(submission).await;
         let accepted = model.is_ok();
-        same(model, subject, |submitted| (submitted.created, submitted.difference, without_version(submitted.plan)));
+        same(model, subject, |submitted| {
+            (submitted.created, submitted.replayed, submitted.difference, without_version(submitted.plan))
+        });
         accepted
+    }
+
+    /// A client that has not heard, or one that mistakes a key; now and then a day later, when keys are forgotten.
+    async fn request_again(&mut self) {
+        let Some(sent) = self.die.pick(&self.requests).cloned() else { return };
+        let mut request = sent.request.expect("only those with a key are sent again");
+        if self.die.one_in(4) {
+            request.digest[0] ^= 1;
+        }
+        if self.die.one_in(8) {
+            self.now = self.now + REQUESTS_KEPT_FOR;
+        }
+        self.tell(format!("{} sent again: {} {:?}", self.now, request.key, sent.plan.definition.id));
+        let again = Submission { request: Some(request), resubmit: Resubmit::Same, now: self.now, ..sent };
+        let id = again.plan.definition.id.to_string();
+        let builder = PlanBuilder(Plan::clone(&again.plan));
+        if self.send_both(again).await {
+            // It may have been refused before and be taken in now.
+            self.plans.entry(id).or_insert(builder);
+        }
     }
 
     async fn claim(&mut self) {
@@ -337,8 +386,26 @@ impl<'a> Story<'a> {
             [PlanCommand::Start, PlanCommand::Pause, PlanCommand::Resume, PlanCommand::Resume, PlanCommand::Cancel];
         let command = verbs[self.die.below(verbs.len() as u64) as usize];
         self.tell(format!("{command:?} {id}"));
-        let change = PlanChange { plan: plan_id(&id), command, by: ann(), now: self.now };
+        let change = PlanChange { plan: plan_id(&id), command, by: ann(), expected: None, now: self.now };
         let (model, subject) = (self.model.change_plan(change.clone()).await, self.subject.change_plan(change).await);
+        same(model, subject, without_version);
+    }
+
+    /// By somebody who has seen the plan as it is, or as it was.
+    async fn expecting_verb(&mut self) {
+        let ids: Vec<String> = self.plans.keys().cloned().collect();
+        let Some(id) = self.die.pick(&ids).map(|id| plan_id(id)) else { return };
+        let command = [PlanCommand::Start, PlanCommand::Pause, PlanCommand::Resume][self.die.below(3) as usize];
+        let too_old = u64::from(self.die.one_in(2));
+        self.tell(format!("{command:?} {id}, {too_old} behind"));
+        let (model, subject) = (self.model.plan(&id).await.unwrap(), self.subject.plan(&id).await.unwrap());
+        let change = |seen: Option<PlanRow>| {
+            let expected = seen.map(|row| row.version - too_old);
+            PlanChange { plan: id.clone(), command, by: ann(), expected, now: self.now }
+        };
+        let (model, subject) = (change(model), change(subject));
+        let (model, subject) = (self.model.change_plan(model).await, self.subject.change_plan(subject).await);
+        assert_eq!(matches!(model, Err(StoreError::PlanConflict { .. })), too_old == 1);
         same(model, subject, without_version);
     }
 
@@ -372,7 +439,8 @@ impl<'a> Story<'a> {
 
     // --- what must hold ---
 
-    async fn check(&self) {
+    async fn check(&mut self) {
+        self.follow().await;
         let plans = self.subject.plans(PlanQuery { open_only: false, after: None, limit: 100 }).await.unwrap().items;
         assert_eq!(plans.len(), self.plans.len());
         let model = self.model.plans(PlanQuery { open_only: false, after: None, limit: 100 }).await.unwrap().items;
@@ -397,6 +465,27 @@ impl<'a> Story<'a> {
         let mut subject = locks(self.subject.locks().await.unwrap());
         subject.sort();
         assert_eq!(subject, locks(self.model.locks().await.unwrap()));
+    }
+
+    /// What both say has changed since the last look; positions are each store's own.
+    async fn follow(&mut self) {
+        let model = everything_after(&self.model, self.followed.model, None, 5).await;
+        let subject = everything_after(&*self.subject, self.followed.subject, None, 7).await;
+        assert_eq!(without_positions(model.items), without_positions(subject.items));
+        assert_eq!(subject.upto, self.subject.newest().await.unwrap());
+        self.followed = Followed { model: model.upto, subject: subject.upto };
+    }
+
+    /// From the beginning, and plan by plan: each is a part of the whole.
+    async fn check_whole_log(&self) {
+        let start = Position(0);
+        let model = everything_after(&self.model, start, None, 1000).await.items;
+        let whole = everything_after(&*self.subject, start, None, 1000).await.items;
+        for id in self.plans.keys().map(|id| plan_id(id)) {
+            let own: Vec<Change> = whole.iter().filter(|change| change.plan == id).cloned().collect();
+            assert_eq!(everything_after(&*self.subject, start, Some(id), 1000).await.items, own);
+        }
+        assert_eq!(without_positions(model), without_positions(whole));
     }
 
     async fn check_task(&self, id: &TaskId, stored: &StoredTask) {
@@ -437,6 +526,10 @@ fn check_plan(plan: &PlanRow) {
         PlanStatus::Failed => counts.open() == counts.rolling_back && counts.completed < counts.total,
     };
     assert!(holds, "{plan:?}");
+    // Cancelled while a task was being undone, it goes on until that is over; undone after its end, it stays ended.
+    if plan.status == PlanStatus::Cancelled && counts.open() == counts.rolling_back && counts.open() > 0 {
+        return;
+    }
     let over = plan.status.is_ended() && (counts.open() == 0 || plan.status == PlanStatus::Failed);
     assert_eq!(plan.ended_at.is_some(), over, "{plan:?}");
 }
@@ -464,6 +557,10 @@ fn without_version(row: PlanRow) -> PlanRow {
     PlanRow { version: 0, ..row }
 }
 
+fn without_positions(changes: Vec<Change>) -> Vec<(PlanId, Changed)> {
+    changes.into_iter().map(|change| (change.plan, change.what)).collect()
+}
+
 /// The same answer, or the same kind of refusal.
 fn same<T, U: PartialEq + Debug>(
     model: Result<T, StoreError>,
@@ -479,7 +576,10 @@ fn kind(error: StoreError) -> String {
         StoreError::Conflict { task, expected, found } => format!("conflict of {task}: {found}, not {expected}"),
         StoreError::Fenced { task, .. } => format!("{task} is fenced"),
         StoreError::Clash(clash) => format!("{clash:?}"),
-        StoreError::NotFound { .. } | StoreError::Plan(_) | StoreError::Task(_) => error.to_string(),
+        StoreError::PlanConflict { plan, .. } => format!("{plan} is at another version"),
+        StoreError::NotFound { .. } | StoreError::KeyReused { .. } | StoreError::Plan(_) | StoreError::Task(_) => {
+            error.to_string()
+        }
         StoreError::Damaged { .. }
         | StoreError::Format { .. }
         | StoreError::Owned { .. }

@@ -194,6 +194,7 @@ pub(super) async fn a_lost_owner_can_claim_nothing(harness: &dyn Harness) {
         plan: plan("q").task("c").0.into(),
         start: Start::AtOnce,
         resubmit: crate::model::Resubmit::Same,
+        request: None,
         now: scene.now,
     };
     assert!(old.submit(submission).await.is_err());

@@ -277,3 +277,11 @@ pub(super) async fn an_update_looks_for_busy_tenants_among_new_tasks_only(harnes
     assert!(matches!(refused, Err(StoreError::Clash(Clash::TenantsBusy { .. }))), "{refused:?}");
     assert_eq!(scene.snapshot("p").await, before);
 }
+
+pub(super) async fn an_update_may_add_to_a_tenant_that_its_own_plan_holds(harness: &dyn Harness) {
+    let refusing = || plan("p").task_of("a", "t").refuses_busy_tenants();
+    let mut scene = Scene::with(harness, refusing()).await;
+    let task = scene.claim_one("a").await;
+    scene.falls_asleep(&task).await;
+    scene.update(refusing().task_of("b", "t")).await.expect("its tasks run one after another");
+}

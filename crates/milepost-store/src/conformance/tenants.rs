@@ -1,7 +1,7 @@
 //! The tenant lock: no two tasks of one tenant at once, and nobody starves for it.
 
 use milepost_core::plan::PlanCommand;
-use milepost_core::task::{Command, TaskStatus};
+use milepost_core::task::{Command, PlanStatus, TaskStatus};
 
 use super::Harness;
 use super::given::{Scene, ann, ended, fatal, ids, plan, plan_id, retry, success, task_id, tenant};
@@ -178,4 +178,37 @@ pub(super) async fn a_lost_node_keeps_the_locks_of_its_tasks(harness: &dyn Harne
     assert!(ids(&scene.claim().await).is_empty());
     assert_eq!(scene.task("b").await.blocked_by.as_deref(), Some("p:a"));
     assert_eq!(ids(&scene.claim_only("p").await), ["a"]);
+}
+
+pub(super) async fn a_task_that_ends_in_its_claim_lets_the_next_of_its_tenant_run(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task_of("holder", "t")).await;
+    let waiting = plan("q").stages(vec![]).task_of("a", "t").task_of("b", "t").task_of("c", "t");
+    scene.submit(waiting).await;
+    let holder = scene.claim_one("holder").await;
+    assert!(ids(&scene.claim().await).is_empty());
+    scene.finishes(&holder).await;
+    // One at a time, so that each has to let the next one go in a claim that does not reach it.
+    for _ in 0..3 {
+        assert_eq!(scene.claim_up_to(1).await.ended.len(), 1);
+    }
+    assert_eq!(scene.plan_status("q").await, PlanStatus::Completed);
+}
+
+pub(super) async fn a_waiter_that_is_paused_or_cancelled_lets_the_next_of_its_tenant_run(harness: &dyn Harness) {
+    for (name, command) in [("paused", Command::Pause(ann())), ("cancelled", Command::Cancel(ann()))] {
+        for before_the_tenant_is_free in [true, false] {
+            let mut scene = Scene::with(harness, plan("p").task_of("holder", "t")).await;
+            scene.submit(plan("q").task_of("first", "t").task_of("second", "t")).await;
+            let holder = scene.claim_one("holder").await;
+            assert!(ids(&scene.claim().await).is_empty());
+            if before_the_tenant_is_free {
+                scene.operator("first", command.clone()).await;
+            }
+            scene.finishes(&holder).await;
+            if !before_the_tenant_is_free {
+                scene.operator("first", command.clone()).await;
+            }
+            assert_eq!(ids(&scene.claim().await), ["second"], "{name}, {before_the_tenant_is_free}");
+        }
+    }
 }

@@ -73,13 +73,13 @@ impl Data {
         let plan = self.entry(no).plan;
         let hold = Hold::By { owner: self.owner(), lease: self.last_lease };
         self.store(no, decision.task, &decision.events, hold);
-        self.last_position += 1;
 
         let mut stored = self.stored_task(no);
         stored.claim_events = decision.events;
         let taken = if stored.task.status().is_active() { &mut claimed.tasks } else { &mut claimed.ended };
         taken.push(stored);
         if self.settle(plan, request.now).is_some() {
+            self.log_plan(plan, None, request.now);
             claimed.settled.push(self.plan_entry(plan).plan.definition.id.clone());
         }
         Ok(())

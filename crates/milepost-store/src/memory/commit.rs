@@ -6,7 +6,7 @@ use milepost_core::plan::next_plan_status;
 use milepost_core::task::{Event, TaskStatus};
 
 use crate::error::StoreError;
-use crate::model::{Commit, Committed, Holder, LeaseChange, Note, PlanChange, PlanRow, Position, Wake};
+use crate::model::{Commit, Committed, Holder, LeaseChange, Note, PlanChange, PlanRow, Wake};
 
 use super::data::{Data, Held, Hold};
 
@@ -35,19 +35,27 @@ impl Data {
         let at = commit.task.updated_at();
         let hold = self.hold_after(no, &commit);
         self.store(no, Arc::unwrap_or_clone(commit.task), &commit.events, hold);
+        let position = self.newest();
         self.entry_mut(no).output.extend(commit.output);
         let asked = plan_status.and_then(|status| self.set_status(plan, status, None, at));
-        let settled = self.settle(plan, at);
-        self.last_position += 1;
+        let changed = self.settle(plan, at).or(asked);
+        if changed.is_some() {
+            self.log_plan(plan, None, at);
+        }
         self.count_commit();
-        Ok(Committed { position: Position(self.last_position), plan: settled.or(asked) })
+        Ok(Committed { position, plan: changed })
     }
 
     pub(super) fn change_plan(&mut self, change: PlanChange) -> Result<PlanRow, StoreError> {
         let plan = self.find_plan(&change.plan)?;
         let entry = self.plan_entry(plan);
+        if let Some(expected) = change.expected.filter(|expected| *expected != entry.version) {
+            return Err(StoreError::PlanConflict { plan: change.plan, expected, found: entry.version });
+        }
         let status = next_plan_status(change.plan.as_str(), entry.status, &entry.counts(), change.command)?;
-        self.set_status(plan, status, Some(change.by), change.now);
+        if self.set_status(plan, status, Some(change.by.clone()), change.now).is_some() {
+            self.log_plan(plan, Some(change.by), change.now);
+        }
         Ok(self.plan_entry(plan).row())
     }
 

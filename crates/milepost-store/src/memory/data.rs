@@ -9,9 +9,11 @@ use milepost_core::task::{By, Event, PlanStatus, Record, Task, TaskStatus};
 use milepost_core::time::Timestamp;
 
 use crate::error::StoreError;
-use crate::model::{LogChunk, PlanRow, StoreStats, TaskRef, Wake};
+use crate::model::{LogChunk, PlanRow, StoreStats, TaskRef, TokenRow, Wake};
 
+use super::changes::Logged;
 use super::line::{Line, Place, PlanLine};
+use super::requests::Requests;
 
 #[derive(Debug)]
 pub(super) struct Data {
@@ -19,6 +21,7 @@ pub(super) struct Data {
     /// The last lease that was given out; each claim gets one of its own.
     pub(super) last_lease: u64,
     pub(super) last_position: i64,
+    pub(super) log: BTreeMap<i64, Logged>,
     last_no: i64,
     pub(super) plans: BTreeMap<i64, PlanEntry>,
     pub(super) plan_nos: HashMap<PlanId, i64>,
@@ -27,6 +30,8 @@ pub(super) struct Data {
     pub(super) tenants: HashMap<Tenant, BTreeSet<i64>>,
     pub(super) locks: BTreeMap<Tenant, Lock>,
     pub(super) line: Line,
+    pub(super) requests: Requests,
+    pub(super) tokens: BTreeMap<String, TokenRow>,
     stats: StoreStats,
 }
 
@@ -96,6 +101,7 @@ impl Default for Data {
             owner: 1,
             last_lease: 0,
             last_position: 0,
+            log: BTreeMap::new(),
             last_no: 0,
             plans: BTreeMap::new(),
             plan_nos: HashMap::new(),
@@ -104,6 +110,8 @@ impl Default for Data {
             tenants: HashMap::new(),
             locks: BTreeMap::new(),
             line: Line::default(),
+            requests: Requests::default(),
+            tokens: BTreeMap::new(),
             stats: StoreStats::default(),
         }
     }
@@ -191,6 +199,7 @@ impl Data {
             entry.progress = None;
         }
         entry.task = task;
+        let sequence = entry.events.len() + 1;
         entry.events.extend_from_slice(events);
         entry.hold = if after.is_active() { hold } else { Hold::Nobody(Wake::Recovery) };
         let plan = entry.plan;
@@ -204,6 +213,9 @@ impl Data {
             self.unlock(no);
         }
         self.place(no);
+        if !events.is_empty() {
+            self.log(Logged::Task { no, sequence, count: events.len() });
+        }
     }
 
     pub(super) fn give_back_slot(&mut self, no: i64) {
@@ -229,7 +241,7 @@ impl Data {
         self.locks.get(tenant).map(|lock| lock.task).filter(|holder| *holder != no)
     }
 
-    /// Ends the plan if nothing is left to run. Answers its status if that changed it.
+    /// Ends the plan if nothing is left to run. Answers its status if that changed it; the caller tells the log.
     pub(super) fn settle(&mut self, plan: i64, at: Timestamp) -> Option<PlanStatus> {
         let entry = self.plan_entry(plan);
         let id = entry.plan.definition.id.as_str();
@@ -240,6 +252,7 @@ impl Data {
         // A plan is CANCELLED from the word on, and ends with its last task.
         if entry.status.is_ended() && entry.counts().open() == 0 && entry.ended_at.is_none() {
             entry.ended_at = Some(at);
+            entry.version += 1;
             return Some(entry.status);
         }
         changed

@@ -1,10 +1,12 @@
 //! A store in memory: the plainest reading of the contract, which tests run on and other backends are compared with.
 
+mod changes;
 mod claim;
 mod commit;
 mod data;
 mod line;
 mod read;
+mod requests;
 mod store;
 mod submit;
 

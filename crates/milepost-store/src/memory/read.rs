@@ -7,7 +7,7 @@ use milepost_core::task::TaskStatus;
 use crate::error::StoreError;
 use crate::model::{
     EventQuery, LockRow, LogChunk, LogQuery, Page, PlanQuery, PlanRow, StoredEvent, StoredTask, TaskQuery, TaskRow,
-    TasksOf,
+    TasksOf, TokenRow,
 };
 
 use super::data::{Data, Held};
@@ -77,6 +77,13 @@ impl Data {
             }
         };
         self.locks.iter().map(row).collect()
+    }
+
+    /// Oldest first.
+    pub(super) fn tokens(&self) -> Vec<TokenRow> {
+        let mut tokens: Vec<TokenRow> = self.tokens.values().cloned().collect();
+        tokens.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+        tokens
     }
 
     pub(super) fn stored_task(&self, no: i64) -> StoredTask {

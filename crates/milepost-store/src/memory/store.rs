@@ -8,8 +8,9 @@ use milepost_core::plan::Plan;
 
 use crate::error::StoreError;
 use crate::model::{
-    ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note, Page, PlanChange,
-    PlanQuery, PlanRow, StoreStats, StoredEvent, StoredTask, Submission, Submitted, TaskQuery, TaskRow,
+    ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note,
+    Page, PlanChange, PlanQuery, PlanRow, Position, StoreStats, StoredEvent, StoredTask, Submission, Submitted,
+    TaskQuery, TaskRow, TokenRow,
 };
 use crate::store::Store;
 
@@ -104,6 +105,25 @@ impl Store for MemoryStore {
 
     async fn logs(&self, query: LogQuery) -> Result<Vec<LogChunk>, StoreError> {
         self.read().logs(&query)
+    }
+
+    async fn changes(&self, query: ChangeQuery) -> Result<Changes, StoreError> {
+        self.read().changes(&query)
+    }
+
+    async fn newest(&self) -> Result<Position, StoreError> {
+        Ok(self.read().newest())
+    }
+
+    async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
+        Ok(self.read().tokens())
+    }
+
+    async fn put_token(&self, token: TokenRow) -> Result<(), StoreError> {
+        self.write("keep a token")?.counted(|data| {
+            data.tokens.insert(token.id.clone(), token);
+            Ok(())
+        })
     }
 
     async fn locks(&self) -> Result<Vec<LockRow>, StoreError> {

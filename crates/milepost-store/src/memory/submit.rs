@@ -11,18 +11,33 @@ use milepost_core::time::Timestamp;
 use crate::error::{Clash, StoreError};
 use crate::model::{Difference, Resubmit, Start, Submission, Submitted, TaskRef, Wake};
 
+use super::changes::Logged;
 use super::data::{Data, Held, Hold, PlanEntry, TaskEntry};
 use super::line::{Place, PlanLine};
 
 impl Data {
     pub(super) fn submit(&mut self, submission: Submission) -> Result<Submitted, StoreError> {
-        let Submission { plan, start, resubmit, now } = submission;
+        let (request, now) = (submission.request.clone(), submission.now);
+        if let Some(request) = &request
+            && let Some(answer) = self.requests.replay(request, now)?
+        {
+            return Ok(answer);
+        }
+        let submitted = self.take_in(submission)?;
+        if let Some(request) = request {
+            self.requests.keep(request, &submitted, now);
+        }
+        Ok(submitted)
+    }
+
+    fn take_in(&mut self, submission: Submission) -> Result<Submitted, StoreError> {
+        let Submission { plan, start, resubmit, now, .. } = submission;
         let found = self.plan_nos.get(&plan.definition.id).copied();
         let (no, created, difference) = match found {
             None => {
                 self.check_task_ids(&plan, None)?;
                 self.check_tenants(&plan, None)?;
-                (self.insert_plan(plan, now), true, Difference::default())
+                (self.insert_plan(plan, start, now), true, Difference::default())
             }
             Some(no) => {
                 let old = &self.plan_entry(no).plan;
@@ -45,8 +60,9 @@ impl Data {
         let waits = matches!(self.plan_entry(no).status, PlanStatus::Created | PlanStatus::Ready);
         if start == Start::AtOnce && waits {
             self.set_status(no, PlanStatus::Running, None, now);
+            self.log_plan(no, None, now);
         }
-        Ok(Submitted { plan: self.plan_entry(no).row(), created, difference })
+        Ok(Submitted { plan: self.plan_entry(no).row(), created, replayed: false, difference })
     }
 
     fn check_task_ids(&self, plan: &Plan, no: Option<i64>) -> Result<(), Clash> {
@@ -84,16 +100,20 @@ impl Data {
         Ok(())
     }
 
-    fn insert_plan(&mut self, plan: Arc<Plan>, now: Timestamp) -> i64 {
+    fn insert_plan(&mut self, plan: Arc<Plan>, start: Start, now: Timestamp) -> i64 {
         let no = self.next_no();
+        let (status, started_at) = match start {
+            Start::AtOnce => (PlanStatus::Running, Some(now)),
+            Start::Later => (PlanStatus::Ready, None),
+        };
         self.plan_nos.insert(plan.definition.id.clone(), no);
         let entry = PlanEntry {
             plan: plan.clone(),
-            status: PlanStatus::Ready,
+            status,
             version: 1,
             changed_by: None,
             created_at: now,
-            started_at: None,
+            started_at,
             ended_at: None,
             order: Vec::new(),
             statuses: Default::default(),
@@ -101,6 +121,7 @@ impl Data {
             line: PlanLine::default(),
         };
         self.plans.insert(no, entry);
+        self.log_plan(no, None, now);
         let settings = Arc::new(plan.definition.settings.clone());
         for (at, task) in plan.tasks.iter().enumerate() {
             self.insert_task(no, at, &settings, task, now);
@@ -131,6 +152,7 @@ impl Data {
             output: Vec::new(),
         };
         self.tasks.insert(no, entry);
+        self.log(Logged::Task { no, sequence: 1, count: 1 });
         self.place(no);
     }
 
@@ -171,6 +193,8 @@ impl Data {
         }
         self.look_at_plan(no);
         self.settle(no, now);
+        // Also when its status is the same: the tasks that it speaks for are others now.
+        self.log_plan(no, None, now);
         difference
     }
 

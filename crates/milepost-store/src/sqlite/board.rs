@@ -14,6 +14,7 @@ use rusqlite::types::ValueRef;
 use crate::error::StoreError;
 
 use super::codec::{SharedPlan, damaged, plan_status, task_status, tenant, time, unavailable};
+use super::counts::{Counted, LARGE};
 
 /// Where a task stands in its plan's queue; the numbers are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub(super) struct OpenPlan {
     pub(super) status: PlanStatus,
     pub(super) version: u64,
     pub(super) counts: TaskCounts,
+    /// Nothing of it is left to run, or nothing was when it ended.
+    pub(super) ended: bool,
     /// False once a search found no ready task, until something makes one.
     pub(super) may_have_ready: bool,
 }
@@ -106,6 +109,8 @@ pub(super) struct Board {
     pub(super) next_task: i64,
     pub(super) next_plan: i64,
     pub(super) next_event: i64,
+    /// Large plans whose counts or versions are not what readers were told last.
+    pub(super) recounted: HashMap<i64, Counted>,
 }
 
 impl Board {
@@ -120,10 +125,11 @@ impl Board {
         Ok(board)
     }
 
-    /// What the file says now; leases given and taken back in the meantime are not given again.
+    /// What the file says now; leases and positions given and taken back in the meantime are not given again.
     pub(super) fn reload(&self, connection: &Connection) -> Result<Self, StoreError> {
         let board = Board::load(connection)?;
-        Ok(Board { last_lease: self.last_lease, ..board })
+        let next_event = board.next_event.max(self.next_event);
+        Ok(Board { last_lease: self.last_lease, next_event, ..board })
     }
 
     /// Brings a plan into memory, whatever its status.
@@ -132,15 +138,25 @@ impl Board {
             return Ok(());
         }
         let row = plan_columns(connection, no).map_err(unavailable("read a plan"))?;
-        let (definition, status, version, first, last) = row;
+        let (definition, status, version, first, last, ended) = row;
         let definition: PlanDefinition = serde_json::from_str(&definition)
             .map_err(|error| damaged(format!("the definition of plan {no}"), error))?;
         let counts = count_tasks(connection, no, first, last).map_err(unavailable("count a plan's tasks"))?;
         self.plan_numbers.insert(definition.id.clone(), no);
         let shared = SharedPlan::new(definition);
-        self.plans.insert(no, OpenPlan { shared, status, version, counts, may_have_ready: true });
+        self.plans.insert(no, OpenPlan { shared, status, version, counts, ended, may_have_ready: true });
         self.offer(no);
+        self.recount(no);
         Ok(())
+    }
+
+    /// Something of the plan's row or counts has changed.
+    pub(super) fn recount(&mut self, no: i64) {
+        if let Some(plan) = self.plans.get(&no)
+            && plan.counts.total >= LARGE
+        {
+            self.recounted.insert(no, Counted { version: plan.version, counts: plan.counts });
+        }
     }
 
     fn load_numbers(&mut self, connection: &Connection) -> rusqlite::Result<()> {
@@ -268,6 +284,7 @@ impl Board {
                 open.may_have_ready |= to == TaskStatus::Pending;
             }
             self.offer(plan);
+            self.recount(plan);
         }
     }
 
@@ -298,12 +315,20 @@ fn open_plans(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
     connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
 }
 
-type PlanColumns = (String, PlanStatus, u64, i64, i64);
+type PlanColumns = (String, PlanStatus, u64, i64, i64, bool);
 
 fn plan_columns(connection: &Connection, no: i64) -> rusqlite::Result<PlanColumns> {
-    let sql = "SELECT definition, status, version, first_task, last_task FROM plans WHERE no = ?1";
+    let sql =
+        "SELECT definition, status, version, first_task, last_task, ended_at IS NOT NULL FROM plans WHERE no = ?1";
     connection.prepare_cached(sql)?.query_row([no], |row| {
-        Ok((row.get(0)?, plan_status(row, 1)?, row.get::<_, i64>(2)?.unsigned_abs(), row.get(3)?, row.get(4)?))
+        Ok((
+            row.get(0)?,
+            plan_status(row, 1)?,
+            row.get::<_, i64>(2)?.unsigned_abs(),
+            row.get(3)?,
+            row.get(4)?,
+            row.get(5)?,
+        ))
     })
 }
 

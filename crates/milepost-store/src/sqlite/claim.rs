@@ -107,23 +107,28 @@ impl Writer {
                     break;
                 }
                 let ready = self.ready_tasks(plan, room)?;
-                let found = ready.len();
+                // Before they are taken: one that ends at once may make another one ready.
+                self.expect_ready(plan, ready.len() == room);
                 for no in ready {
                     if !self.plan_runs(plan) {
+                        self.expect_ready(plan, true);
                         break;
                     }
                     self.take_on(no, request, claimed)?;
                 }
-                if found < room {
-                    if let Some(open) = self.board.plans.get_mut(&plan) {
-                        open.may_have_ready = false;
-                    }
-                    self.board.offer(plan);
+                if self.board.plans.get(&plan).is_none_or(|open| !open.may_have_ready) {
                     break;
                 }
             }
+            self.board.offer(plan);
         }
         Ok(())
+    }
+
+    fn expect_ready(&mut self, plan: i64, may_have_ready: bool) {
+        if let Some(open) = self.board.plans.get_mut(&plan) {
+            open.may_have_ready = may_have_ready;
+        }
     }
 
     fn plan_runs(&self, plan: i64) -> bool {

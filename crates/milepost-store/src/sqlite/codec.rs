@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use milepost_core::id::{PlanId, TaskId, Tenant};
 use milepost_core::plan::{PlanDefinition, Settings, TaskDefinition};
-use milepost_core::task::{Record, Task, TaskSpec, TaskStatus};
+use milepost_core::task::{By, PlanStatus, Record, Task, TaskSpec, TaskStatus};
 use milepost_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::StoreError;
-use crate::model::TaskRef;
+use crate::model::{Changed, TaskRef};
 
 /// The backend said no: what it was asked for, and its own words.
 pub(super) fn unavailable(operation: &'static str) -> impl Fn(rusqlite::Error) -> StoreError {
@@ -32,6 +32,38 @@ pub(super) struct Body {
 pub(super) fn encode_events(events: &[Record]) -> Body {
     let text = serde_json::to_string(events).expect("events are maps with string keys, which JSON can hold");
     Body { crc: crc32fast::hash(text.as_bytes()), text }
+}
+
+pub(super) fn decode_events(text: &str, what: impl Fn() -> String) -> Result<Vec<Record>, StoreError> {
+    serde_json::from_str(text).map_err(|error| damaged(what(), error))
+}
+
+pub(super) fn check_body(text: &str, crc: u32, what: impl Fn() -> String) -> Result<(), StoreError> {
+    if crc32fast::hash(text.as_bytes()) == crc {
+        Ok(())
+    } else {
+        Err(damaged(what(), "its checksum does not fit its content"))
+    }
+}
+
+/// What a plan has become, as a row of the log holds it. Plans of one task write two of these, so it is short.
+#[derive(Serialize, Deserialize)]
+struct PlanBody {
+    is: PlanStatus,
+    at: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<By>,
+}
+
+pub(super) fn encode_plan_change(status: PlanStatus, by: Option<&By>, at: Timestamp) -> Body {
+    let body = PlanBody { is: status, at: at.as_millis(), by: by.cloned() };
+    let text = serde_json::to_string(&body).expect("names and numbers are JSON");
+    Body { crc: crc32fast::hash(text.as_bytes()), text }
+}
+
+pub(super) fn decode_plan_change(text: &str, what: impl Fn() -> String) -> Result<Changed, StoreError> {
+    let body: PlanBody = serde_json::from_str(text).map_err(|error| damaged(what(), error))?;
+    Ok(Changed::Plan { status: body.is, by: body.by, at: Timestamp::from_millis(body.at) })
 }
 
 /// Walks a task's log from its newest row back to the first with `after` or fewer events before it.
@@ -61,10 +93,11 @@ pub(super) fn read_log(
             .optional()
             .map_err(unavailable("read events"))?;
         let Some((task, seq, prev, crc, body)) = row else { return Err(damaged(what(), "it is missing")) };
-        if task != key.no || crc32fast::hash(body.as_bytes()) != crc || prev >= position {
-            return Err(damaged(what(), "its checksum does not fit its content"));
+        check_body(&body, crc, what)?;
+        if task != key.no || prev >= position {
+            return Err(damaged(what(), "it is another task's, or out of order"));
         }
-        let records: Vec<Record> = serde_json::from_str(&body).map_err(|error| damaged(what(), error))?;
+        let records = decode_events(&body, what)?;
         let seq = u64::try_from(seq).unwrap_or(0);
         rows.push((seq, records));
         if seq <= after + 1 {
@@ -241,9 +274,9 @@ pub(super) fn task_status(row: &Row<'_>, index: usize) -> rusqlite::Result<TaskS
     TaskStatus::from_code(code).ok_or(rusqlite::Error::IntegralValueOutOfRange(index, code))
 }
 
-pub(super) fn plan_status(row: &Row<'_>, index: usize) -> rusqlite::Result<milepost_core::task::PlanStatus> {
+pub(super) fn plan_status(row: &Row<'_>, index: usize) -> rusqlite::Result<PlanStatus> {
     let code: i64 = row.get(index)?;
-    milepost_core::task::PlanStatus::from_code(code).ok_or(rusqlite::Error::IntegralValueOutOfRange(index, code))
+    PlanStatus::from_code(code).ok_or(rusqlite::Error::IntegralValueOutOfRange(index, code))
 }
 
 pub(super) fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<Timestamp>> {

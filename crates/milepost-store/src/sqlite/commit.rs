@@ -299,20 +299,31 @@ impl Writer {
         }
         match &before.tenant {
             Some(tenant) if row.status.is_ended() => self.free_tenant(tenant, (before.plan, before.rank, no)),
+            Some(tenant) if before.status == TaskStatus::Pending && row.status != before.status => {
+                self.leave_line(tenant, (before.plan, before.rank, no))
+            }
             Some(_) | None => Ok(()),
         }
     }
 
     /// Gives the tenant's lock back, if it is this task's, and lets those waiting for it try again.
     pub(super) fn free_tenant(&mut self, tenant: &Tenant, place: Place) -> rusqlite::Result<()> {
+        if self.board.held.get(tenant) == Some(&place.2) {
+            self.board.held.remove(tenant);
+            self.connection.prepare_cached("DELETE FROM locks WHERE tenant = ?1")?.execute([tenant.as_str()])?;
+        }
+        self.leave_line(tenant, place)
+    }
+
+    /// The task does not want the tenant any more. It may have been first in line for one that nobody holds, so the next
+    /// have to be told.
+    fn leave_line(&mut self, tenant: &Tenant, place: Place) -> rusqlite::Result<()> {
         if let Some(line) = self.board.waiting.get_mut(tenant) {
             line.remove(&place);
         }
-        if self.board.held.get(tenant) != Some(&place.2) {
+        if self.board.held.contains_key(tenant) {
             return Ok(());
         }
-        self.board.held.remove(tenant);
-        self.connection.prepare_cached("DELETE FROM locks WHERE tenant = ?1")?.execute([tenant.as_str()])?;
         for (plan, _, waiter) in self.board.next_in_line(tenant) {
             self.connection
                 .prepare_cached("UPDATE task_runtimes SET queue = 0 WHERE no = ?1 AND queue = 1")?
@@ -346,7 +357,7 @@ impl Writer {
         }
         let over = plan.counts.open() == 0 && (task_ended || status != plan.status);
         // A plan is CANCELLED from the word on, and ends with its last task.
-        let changed = status != plan.status || (over && status == PlanStatus::Cancelled);
+        let changed = status != plan.status || (over && status == PlanStatus::Cancelled && !plan.ended);
         if changed {
             self.write_plan(no, status, None, now)?;
         }
@@ -356,7 +367,7 @@ impl Writer {
         Ok(changed.then_some(status))
     }
 
-    /// A plan's status, with the times that go with it. It has ended when nothing of it is open any more.
+    /// A plan's status, with the times that go with it, and in the log. It has ended when nothing of it is open any more.
     pub(super) fn write_plan(
         &mut self,
         no: i64,
@@ -365,19 +376,23 @@ impl Writer {
         now: Timestamp,
     ) -> rusqlite::Result<()> {
         let plan = self.board.plans.get_mut(&no).expect("a plan is opened before it is written");
+        let over = status.is_ended() && plan.counts.open() == 0;
+        plan.ended = over || (plan.ended && status == plan.status);
         plan.status = status;
         plan.version += 1;
-        let ended = (status.is_ended() && plan.counts.open() == 0).then_some(now.as_millis());
+        let ended = over.then_some(now.as_millis());
         let started = (status == PlanStatus::Running).then_some(now.as_millis());
-        let by = by.map(|by| serde_json::to_string(by).expect("two strings are JSON"));
+        let text = by.map(|by| serde_json::to_string(by).expect("two strings are JSON"));
         self.connection
             .prepare_cached(
-                "UPDATE plans SET status = ?2, version = ?3, started_at = coalesce(started_at, ?4), ended_at = ?5, \
+                "UPDATE plans SET status = ?2, version = ?3, started_at = coalesce(started_at, ?4), \
+                 ended_at = CASE WHEN status = ?2 THEN coalesce(ended_at, ?5) ELSE ?5 END, \
                  changed_by = CASE WHEN status = ?2 THEN changed_by ELSE ?6 END WHERE no = ?1",
             )?
-            .execute(params![no, status.code(), plan.version as i64, started, ended, by])?;
+            .execute(params![no, status.code(), plan.version as i64, started, ended, text])?;
         self.board.offer(no);
-        Ok(())
+        self.board.recount(no);
+        self.log_plan(no, by, now)
     }
 
     pub(super) fn note(&mut self, notes: Vec<Note>) -> Performed<()> {

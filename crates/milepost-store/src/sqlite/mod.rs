@@ -4,16 +4,21 @@
 //! rebuilt from the file when it is opened; what must outlive a crash is in the file.
 
 mod board;
+mod changes;
 mod claim;
 mod codec;
 mod commit;
+mod counts;
 mod owner;
 mod plans;
 pub mod raw;
 mod read;
+mod requests;
 mod schema;
+mod shared;
 mod store;
 mod submit;
+mod tokens;
 mod writer;
 
 pub use store::SqliteStore;

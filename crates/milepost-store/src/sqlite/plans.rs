@@ -18,17 +18,26 @@ impl Writer {
         if let Err(error) = self.board.open_plan(&self.connection, no) {
             return Ok(Err(error));
         }
+        let changed = self.change_opened(no, change)?;
+        // It may have been brought into memory only to be refused.
         let plan = &self.board.plans[&no];
+        if plan.ended && plan.counts.open() == 0 {
+            self.board.forget_plan(no);
+        }
+        Ok(changed)
+    }
+
+    fn change_opened(&mut self, no: i64, change: PlanChange) -> Performed<PlanRow> {
+        let plan = &self.board.plans[&no];
+        if let Some(expected) = change.expected.filter(|expected| *expected != plan.version) {
+            return Ok(Err(StoreError::PlanConflict { plan: change.plan, expected, found: plan.version }));
+        }
         match next_plan_status(change.plan.as_str(), plan.status, &plan.counts, change.command) {
             Err(rejection) => return Ok(Err(rejection.into())),
             Ok(status) if status == plan.status => {}
             Ok(status) => self.write_plan(no, status, Some(&change.by), change.now)?,
         }
-        let plan = read_plan(&self.connection, no)?;
-        if plan.ended_at.is_some() && self.board.plans[&no].counts.open() == 0 {
-            self.board.forget_plan(no);
-        }
-        Ok(Ok(plan))
+        Ok(Ok(read_plan(&self.connection, no, self.board.plans[&no].counts)?))
     }
 
     pub(super) fn plan_number(&self, id: &PlanId) -> rusqlite::Result<Option<i64>> {

@@ -1,10 +1,11 @@
 //! Questions, answered from a snapshot of the file; they never wait for the writer, nor it for them.
 
 use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
-use milepost_core::plan::{Plan, PlanDefinition};
+use milepost_core::plan::{Plan, PlanDefinition, TaskCounts};
 use milepost_core::task::TaskStatus;
 use milepost_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::Deserialize;
 
 use crate::error::StoreError;
 use crate::model::{
@@ -15,30 +16,42 @@ use crate::model::{
 use super::board::{LEASES_PER_EPOCH, Queue, count_tasks};
 use super::claim::TASK;
 use super::codec::{
-    ConfigRow, LogHead, SharedPlan, damaged, fold, name, plan_id, plan_status, read_log, task_status, tenant, time,
-    unavailable,
+    ConfigRow, LogHead, damaged, fold, name, plan_id, plan_status, read_log, task_status, tenant, time, unavailable,
 };
 use super::commit::{FLAG_INTERRUPTED, FLAG_PAUSE_REQUESTED};
+use super::counts::PlanCounts;
+use super::shared::SharedPlans;
 
-const PLAN_COLUMNS: &str = "SELECT id, status, version, definition, first_task, last_task, created_at, started_at, ended_at, \
-    changed_by, no FROM plans ";
-
-/// A plan's row and its counts.
-pub(super) fn read_plan(connection: &Connection, no: i64) -> rusqlite::Result<PlanRow> {
-    connection
-        .prepare_cached(&format!("{PLAN_COLUMNS} WHERE no = ?1"))?
-        .query_row([no], |row| plan_row(connection, row))
+macro_rules! select_plans {
+    ($which:literal) => {
+        concat!(
+            "SELECT id, status, version, definition, first_task, last_task, created_at, started_at, ended_at, changed_by, no \
+             FROM plans ",
+            $which
+        )
+    };
 }
 
-fn plan_row(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<PlanRow> {
-    let definition: String = row.get(3)?;
-    let settings: serde_json::Value = serde_json::from_str(&definition).unwrap_or_default();
+/// A plan's row, with counts that the writer knows.
+pub(super) fn read_plan(connection: &Connection, no: i64, counts: TaskCounts) -> rusqlite::Result<PlanRow> {
+    connection.prepare_cached(select_plans!("WHERE no = ?1"))?.query_row([no], |row| plan_row(row, counts))
+}
+
+/// The one thing in a plan's definition that its row shows; what else is there is passed over.
+#[derive(Deserialize, Default)]
+struct Shown {
+    #[serde(default)]
+    max_concurrency: u32,
+}
+
+fn plan_row(row: &Row<'_>, counts: TaskCounts) -> rusqlite::Result<PlanRow> {
+    let shown: Shown = serde_json::from_str(row.get_ref(3)?.as_str()?).unwrap_or_default();
     let by: Option<String> = row.get(9)?;
     Ok(PlanRow {
         id: plan_id(row, 0)?,
         status: plan_status(row, 1)?,
-        max_concurrency: settings["max_concurrency"].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
-        counts: count_tasks(connection, row.get(10)?, row.get(4)?, row.get(5)?)?,
+        max_concurrency: shown.max_concurrency,
+        counts,
         version: row.get::<_, i64>(2)?.unsigned_abs(),
         changed_by: by.and_then(|by| serde_json::from_str(&by).ok()),
         created_at: Timestamp::from_millis(row.get(6)?),
@@ -76,11 +89,38 @@ pub(super) struct Reader<'a> {
     pub(super) connection: &'a Connection,
     /// None: this process is not the owner, and another may be.
     pub(super) live_epoch: Option<u64>,
+    pub(super) counts: &'a PlanCounts,
+    pub(super) plans: &'a SharedPlans,
+}
+
+/// What one look at a thing gives.
+#[derive(Debug)]
+pub(super) enum Glance<T> {
+    Saw(T),
+    /// It takes more rows than the look was to cost.
+    TooMuch,
 }
 
 impl Reader<'_> {
-    pub(super) fn plan(&self, id: &PlanId) -> Result<Option<PlanRow>, StoreError> {
-        self.plan_number(id)?.map(|no| read_plan(self.connection, no).map_err(unavailable("read a plan"))).transpose()
+    /// Reads no more than about so many rows.
+    pub(super) fn plan(&self, id: &PlanId, most: u64) -> Result<Glance<Option<PlanRow>>, StoreError> {
+        let read = || {
+            let mut statement = self.connection.prepare_cached(select_plans!("WHERE id = ?1"))?;
+            let mut rows = statement.query([id.as_str()])?;
+            let Some(row) = rows.next()? else { return Ok(Glance::Saw(None)) };
+            let (first, last): (i64, i64) = (row.get(4)?, row.get(5)?);
+            let counts = match self.known_counts(row)? {
+                Some(counts) => counts,
+                None if (last - first).unsigned_abs() >= most => return Ok(Glance::TooMuch),
+                None => count_tasks(self.connection, row.get(10)?, first, last)?,
+            };
+            Ok(Glance::Saw(Some(plan_row(row, counts)?)))
+        };
+        read().map_err(unavailable("read a plan"))
+    }
+
+    fn known_counts(&self, row: &Row<'_>) -> rusqlite::Result<Option<TaskCounts>> {
+        Ok(self.counts.find(row.get(10)?, row.get::<_, i64>(2)?.unsigned_abs()))
     }
 
     pub(super) fn definition(&self, id: &PlanId) -> Result<Option<Plan>, StoreError> {
@@ -90,20 +130,28 @@ impl Reader<'_> {
 
     pub(super) fn plans(&self, query: &PlanQuery) -> Result<Page<PlanRow>, StoreError> {
         let read = || {
-            let open = if query.open_only { "AND ended_at IS NULL" } else { "" };
-            let sql = format!("{PLAN_COLUMNS} WHERE no < ?1 {open} ORDER BY no DESC LIMIT ?2");
-            let mut statement = self.connection.prepare_cached(&sql)?;
-            let rows = statement
-                .query_map(params![query.after.unwrap_or(i64::MAX), query.limit as i64 + 1], |row| {
-                    Ok((row.get::<_, i64>(10)?, plan_row(self.connection, row)?))
+            let mut statement = self.connection.prepare_cached(if query.open_only {
+                select_plans!("WHERE no < ?1 AND ended_at IS NULL ORDER BY no DESC LIMIT ?2")
+            } else {
+                select_plans!("WHERE no < ?1 ORDER BY no DESC LIMIT ?2")
+            })?;
+            let rows =
+                statement.query_map(params![query.after.unwrap_or(i64::MAX), query.limit as i64 + 1], |row| {
+                    let no: i64 = row.get(10)?;
+                    let counts = match self.known_counts(row)? {
+                        Some(counts) => counts,
+                        None => count_tasks(self.connection, no, row.get(4)?, row.get(5)?)?,
+                    };
+                    Ok((no, plan_row(row, counts)?))
                 })?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
         Ok(page(read().map_err(unavailable("list plans"))?, query.limit))
     }
 
-    pub(super) fn task(&self, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
-        let Some(no) = self.task_number(id)? else { return Ok(None) };
+    /// Reads no more than about so many rows.
+    pub(super) fn task(&self, id: &TaskId, most: u64) -> Result<Glance<Option<StoredTask>>, StoreError> {
+        let Some(no) = self.task_number(id)? else { return Ok(Glance::Saw(None)) };
         let (config, rank, head, lease) = self
             .connection
             .prepare_cached(TASK)
@@ -114,25 +162,18 @@ impl Reader<'_> {
                 })
             })
             .map_err(unavailable("read a task"))?;
+        if head.version > most {
+            return Ok(Glance::TooMuch);
+        }
         let (key, tenant) = (config.key.clone(), config.tenant.clone());
-        let shared = self.shared_plan(config.plan)?;
+        let shared = self.plans.read(self.connection, config.plan)?;
         let spec = config.spec(&shared, rank)?;
         let task = fold(self.connection, &key, spec, &head)?;
         let blocked_by = self.blocked_by(no, head.status, tenant.as_ref()).map_err(unavailable("read a lock"))?;
         let progress = self.progress(no).map_err(unavailable("read progress"))?;
         let orphaned = head.status.is_active() && lease != 0 && !self.is_live(lease)?;
-        Ok(Some(StoredTask { key, task, epoch: lease, orphaned, blocked_by, progress, claim_events: Vec::new() }))
-    }
-
-    fn shared_plan(&self, no: i64) -> Result<SharedPlan, StoreError> {
-        let text: String = self
-            .connection
-            .prepare_cached("SELECT definition FROM plans WHERE no = ?1")
-            .and_then(|mut statement| statement.query_row([no], |row| row.get(0)))
-            .map_err(unavailable("read a plan"))?;
-        let definition =
-            serde_json::from_str(&text).map_err(|error| damaged(format!("the definition of plan {no}"), error))?;
-        Ok(SharedPlan::new(definition))
+        let stored = StoredTask { key, task, epoch: lease, orphaned, blocked_by, progress, claim_events: Vec::new() };
+        Ok(Glance::Saw(Some(stored)))
     }
 
     fn progress(&self, no: i64) -> rusqlite::Result<Option<(u64, u64)>> {
@@ -302,13 +343,13 @@ impl Reader<'_> {
     }
 
     /// Its tasks lie between these two numbers.
-    fn task_range(&self, plan: i64) -> rusqlite::Result<(i64, i64)> {
+    pub(super) fn task_range(&self, plan: i64) -> rusqlite::Result<(i64, i64)> {
         self.connection
             .prepare_cached("SELECT first_task, last_task FROM plans WHERE no = ?1")?
             .query_row([plan], |row| Ok((row.get(0)?, row.get(1)?)))
     }
 
-    fn plan_number(&self, id: &PlanId) -> Result<Option<i64>, StoreError> {
+    pub(super) fn plan_number(&self, id: &PlanId) -> Result<Option<i64>, StoreError> {
         self.number("SELECT no FROM plans WHERE id = ?1", id.as_str())
     }
 

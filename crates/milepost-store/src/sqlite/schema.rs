@@ -11,7 +11,8 @@ use super::codec::unavailable;
 const APPLICATION_ID: i32 = 0x6d69_6c65;
 
 /// Each entry leads from the version before it to its own; entries are only ever added.
-const MIGRATIONS: &[&str] = &[r"
+const MIGRATIONS: &[&str] = &[
+    r"
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 INSERT INTO meta VALUES ('epoch', 0);
 
@@ -97,7 +98,32 @@ CREATE TABLE logs (
     bytes       BLOB NOT NULL
 );
 CREATE INDEX logs_task ON logs (task, no);
-"];
+",
+    r"
+-- In `events`, a row with a plan's number, negated, for its task says what became of that plan: `seq` is the plan's
+-- version, and the body {is: status, at: milliseconds, by: who asked}.
+
+-- What clients call their submissions, and what they were answered.
+CREATE TABLE requests (
+    key         TEXT PRIMARY KEY,
+    digest      BLOB NOT NULL,          -- of all that was asked
+    at          INTEGER NOT NULL,
+    answer      TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX requests_at ON requests (at);
+
+CREATE TABLE tokens (
+    id          TEXT PRIMARY KEY,
+    name        TEXT NOT NULL,
+    hash        BLOB NOT NULL,
+    scope       TEXT NOT NULL,
+    tenants     TEXT NOT NULL,          -- [tenant, ...]; none: not bound to any
+    created_at  INTEGER NOT NULL,
+    expires_at  INTEGER,
+    revoked_at  INTEGER
+) WITHOUT ROWID;
+",
+];
 
 /// Sets up how the owner's connection writes: the log synced at every commit, checkpoints when we say so.
 pub(super) fn configure_writer(connection: &Connection) -> rusqlite::Result<()> {
@@ -108,6 +134,15 @@ pub(super) fn configure_writer(connection: &Connection) -> rusqlite::Result<()> 
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.busy_timeout(std::time::Duration::from_secs(10))?;
     // Without it statements are planned again whenever a parameter changes, at the cost of several stages.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(())
+}
+
+/// Sets up a connection that only ever reads.
+pub(super) fn configure_reader(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "query_only", true)?;
+    connection.busy_timeout(std::time::Duration::from_secs(10))?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())

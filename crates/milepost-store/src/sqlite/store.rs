@@ -11,24 +11,29 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::error::StoreError;
 use crate::model::{
-    ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note, Page, PlanChange,
-    PlanQuery, PlanRow, StoreStats, StoredEvent, StoredTask, Submission, Submitted, TaskQuery, TaskRow,
+    ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note,
+    Page, PlanChange, PlanQuery, PlanRow, Position, StoreStats, StoredEvent, StoredTask, Submission, Submitted,
+    TaskQuery, TaskRow, TokenRow,
 };
 use crate::store::Store;
 
 use super::board::Board;
 use super::codec::unavailable;
+use super::counts::PlanCounts;
 use super::owner::{OwnerLock, beside, is_owned};
-use super::read::Reader;
+use super::read::{Glance, Reader};
 use super::schema;
+use super::shared::SharedPlans;
 use super::writer::{Operation, Reply, WriterHandle};
+
+/// Rows that are read on the caller's own thread.
+const FEW: u64 = 256;
 
 /// A store in one file.
 pub struct SqliteStore {
     path: PathBuf,
     /// None when opened to read.
     writer: Option<WriterHandle>,
-    live_epoch: Option<u64>,
     readers: Arc<Readers>,
     // Given back last, when the writer has finished.
     owner: Mutex<Option<OwnerLock>>,
@@ -54,15 +59,9 @@ impl SqliteStore {
             .execute("UPDATE meta SET value = value + 1 WHERE key = 'epoch'", [])
             .map_err(unavailable("begin a new epoch"))?;
         let board = Board::load(&connection)?;
-        let live_epoch = Some(board.epoch);
-        let writer = WriterHandle::start(connection, board)?;
-        Ok(Self {
-            readers: Readers::new(&path),
-            path,
-            writer: Some(writer),
-            live_epoch,
-            owner: Mutex::new(Some(owner)),
-        })
+        let readers = Readers::new(&path, Some(board.epoch));
+        let writer = WriterHandle::start(connection, board, readers.counts.clone())?;
+        Ok(Self { path, writer: Some(writer), readers, owner: Mutex::new(Some(owner)) })
     }
 
     /// Opens the file to read it, whoever owns it. It must exist.
@@ -73,15 +72,15 @@ impl SqliteStore {
         if !path.exists() {
             return Err(missing);
         }
-        let readers = Readers::new(&path);
         // Without an owner no lease is alive.
         let live_epoch = (!is_owned(&path)).then_some(0);
+        let readers = Readers::new(&path, live_epoch);
         let version = readers.with(|connection| schema::check_format(connection, &name))?;
         // An owner that was killed at once, or has only just begun, leaves a file without tables.
         if version == 0 {
             return Err(missing);
         }
-        Ok(Self { path, writer: None, live_epoch, readers, owner: Mutex::default() })
+        Ok(Self { path, writer: None, readers, owner: Mutex::default() })
     }
 
     /// Finishes what is queued and lets go of the file; later writes are refused.
@@ -110,21 +109,34 @@ impl SqliteStore {
         &self,
         question: impl FnOnce(&Reader<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (readers, live_epoch) = (self.readers.clone(), self.live_epoch);
+        let readers = self.readers.clone();
         let turn = readers.turns.clone().acquire_owned().await;
         let answer = tokio::task::spawn_blocking(move || {
             let _turn = turn;
-            readers.with(|connection| {
-                // One question is one snapshot, however many statements it takes.
-                let transaction = connection.unchecked_transaction().map_err(unavailable("begin to read"))?;
-                let answer = question(&Reader { connection: &transaction, live_epoch });
-                transaction.finish().map_err(unavailable("end reading"))?;
-                answer
-            })
+            readers.ask(question)
         });
         answer.await.unwrap_or_else(|error| {
             Err(StoreError::Unavailable { backend: "sqlite", operation: "read", source: error.into() })
         })
+    }
+
+    /// Looks at one thing. A few rows are read right here: they take some microseconds, which is less than two hops to
+    /// another thread do, and no longer than what the runtime's own threads do anyway. What is larger, or finds every
+    /// connection in use, is read where it may take its time.
+    async fn look_at<T: Send + 'static>(
+        &self,
+        question: impl Fn(&Reader<'_>, u64) -> Result<Glance<T>, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let here = self.readers.turns.try_acquire().ok().map(|_turn| self.readers.ask(|reader| question(reader, FEW)));
+        match here {
+            Some(Ok(Glance::Saw(answer))) => return Ok(answer),
+            Some(Err(error)) => return Err(error),
+            Some(Ok(Glance::TooMuch)) | None => {}
+        }
+        match self.read(move |reader| question(reader, u64::MAX)).await? {
+            Glance::Saw(answer) => Ok(answer),
+            Glance::TooMuch => unreachable!("nothing is too much for a look without bounds"),
+        }
     }
 }
 
@@ -154,7 +166,7 @@ impl Store for SqliteStore {
 
     async fn plan(&self, id: &PlanId) -> Result<Option<PlanRow>, StoreError> {
         let id = id.clone();
-        self.read(move |reader| reader.plan(&id)).await
+        self.look_at(move |reader, most| reader.plan(&id, most)).await
     }
 
     async fn definition(&self, id: &PlanId) -> Result<Option<Plan>, StoreError> {
@@ -168,10 +180,14 @@ impl Store for SqliteStore {
 
     async fn task(&self, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
         let id = id.clone();
-        self.read(move |reader| reader.task(&id)).await
+        self.look_at(move |reader, most| reader.task(&id, most)).await
     }
 
     async fn tasks(&self, query: TaskQuery) -> Result<Page<TaskRow>, StoreError> {
+        // A search for some states may pass over any number of tasks before it finds a few.
+        if query.statuses.is_empty() && query.limit as u64 <= FEW {
+            return self.look_at(move |reader, _| reader.tasks(&query).map(Glance::Saw)).await;
+        }
         self.read(move |reader| reader.tasks(&query)).await
     }
 
@@ -181,6 +197,23 @@ impl Store for SqliteStore {
 
     async fn logs(&self, query: LogQuery) -> Result<Vec<LogChunk>, StoreError> {
         self.read(move |reader| reader.logs(&query)).await
+    }
+
+    async fn changes(&self, query: ChangeQuery) -> Result<Changes, StoreError> {
+        self.read(move |reader| reader.changes(&query)).await
+    }
+
+    async fn newest(&self) -> Result<Position, StoreError> {
+        self.look_at(|reader, _| reader.newest().map(Glance::Saw)).await
+    }
+
+    async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
+        self.read(|reader| reader.tokens()).await
+    }
+
+    async fn put_token(&self, token: TokenRow) -> Result<(), StoreError> {
+        let token = Box::new(token);
+        self.write(|reply| Operation::PutToken(token, reply)).await
     }
 
     async fn locks(&self) -> Result<Vec<LockRow>, StoreError> {
@@ -196,6 +229,9 @@ impl Store for SqliteStore {
 #[derive(Debug)]
 struct Readers {
     path: PathBuf,
+    live_epoch: Option<u64>,
+    counts: Arc<PlanCounts>,
+    plans: SharedPlans,
     idle: Mutex<Vec<Connection>>,
     /// Nobody closes it, so a turn always comes.
     turns: Arc<Semaphore>,
@@ -205,11 +241,31 @@ impl Readers {
     /// Questions answered at once, and connections kept for them; more would cost memory and no core would be free.
     const AT_ONCE: usize = 8;
 
-    fn new(path: &Path) -> Arc<Self> {
+    fn new(path: &Path, live_epoch: Option<u64>) -> Arc<Self> {
         let turns = Arc::new(Semaphore::new(Self::AT_ONCE));
-        Arc::new(Self { path: path.to_owned(), idle: Mutex::default(), turns })
+        Arc::new(Self {
+            path: path.to_owned(),
+            live_epoch,
+            counts: Arc::default(),
+            plans: SharedPlans::default(),
+            idle: Mutex::default(),
+            turns,
+        })
     }
 
+    /// One question is one snapshot, however many statements it takes.
+    fn ask<T>(&self, question: impl FnOnce(&Reader<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let run = |connection: &Connection, sql: &str| connection.prepare_cached(sql)?.execute([]).map(|_| ());
+        self.with(|connection| {
+            run(connection, "BEGIN").map_err(unavailable("begin to read"))?;
+            let Self { live_epoch, counts, plans, .. } = self;
+            let answer = question(&Reader { connection, live_epoch: *live_epoch, counts, plans });
+            run(connection, "COMMIT").map_err(unavailable("end reading"))?;
+            answer
+        })
+    }
+
+    /// A connection that is in the middle of something when its question fails is not kept.
     fn with<T>(&self, question: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle {
@@ -218,7 +274,7 @@ impl Readers {
         };
         let answer = question(&connection);
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < Self::AT_ONCE {
+        if idle.len() < Self::AT_ONCE && connection.is_autocommit() {
             idle.push(connection);
         }
         answer
@@ -226,9 +282,9 @@ impl Readers {
 
     fn connect(&self) -> rusqlite::Result<Connection> {
         // Not read-only to SQLite: the first reader after a crash has to recover the write-ahead log.
-        let connection = Connection::open_with_flags(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        connection.pragma_update(None, "query_only", true)?;
-        connection.busy_timeout(std::time::Duration::from_secs(10))?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&self.path, flags)?;
+        schema::configure_reader(&connection)?;
         Ok(connection)
     }
 }

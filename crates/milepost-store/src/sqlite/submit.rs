@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use milepost_core::id::TaskId;
+use milepost_core::id::{TaskId, Tenant};
 use milepost_core::plan::{
     OnTenantConflict, Plan, PlanCommand, PlanDefinition, TaskCounts, TaskDefinition, next_plan_status,
 };
@@ -37,6 +37,21 @@ impl From<Submission> for EncodedSubmission {
 
 impl Writer {
     pub(super) fn submit(&mut self, encoded: EncodedSubmission) -> Performed<Submitted> {
+        let Submission { request, now, .. } = &encoded.submission;
+        let Some(request) = request else { return self.take_in(&encoded) };
+        match self.replay(request, *now)? {
+            Ok(None) => {}
+            Ok(Some(answer)) => return Ok(Ok(answer)),
+            Err(error) => return Ok(Err(error)),
+        }
+        let submitted = self.take_in(&encoded)?;
+        if let Ok(answer) = &submitted {
+            self.keep_request(request, answer, *now)?;
+        }
+        Ok(submitted)
+    }
+
+    fn take_in(&mut self, encoded: &EncodedSubmission) -> Performed<Submitted> {
         let (submission, digest) = (&encoded.submission, &encoded.digest);
         let plan = &submission.plan;
         let known = self
@@ -45,11 +60,11 @@ impl Writer {
             .query_row([plan.definition.id.as_str()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))
             .optional()?;
         match known {
-            None => self.create(submission, &encoded),
+            None => self.create(submission, encoded),
             Some((no, stored)) if stored == *digest => self.carry_on(no, submission, Difference::default()),
             Some((no, _)) => match submission.resubmit {
                 Resubmit::Same => Ok(Err(self.other_content(no, plan)?)),
-                Resubmit::Update => self.update(no, submission, &encoded),
+                Resubmit::Update => self.update(no, submission, encoded),
             },
         }
     }
@@ -58,14 +73,25 @@ impl Writer {
         let Submission { plan, start, now, .. } = submission;
         let id = &plan.definition.id;
         // Other commits share the transaction, so everything is checked before anything is written.
-        if let Some(clash) = self.clash(&plan.definition, &plan.tasks)? {
+        if let Some(clash) = self.clash(&plan.definition, &plan.tasks, &HashSet::new())? {
             return Ok(Err(clash));
         }
         let no = self.board.next_plan;
         let first = self.board.next_task;
-        self.insert_tasks(no, &plan.definition, &plan.tasks, *now)?;
         let status = if *start == Start::AtOnce { PlanStatus::Running } else { PlanStatus::Ready };
         let started_at = (*start == Start::AtOnce).then_some(*now);
+        let mut counts = TaskCounts::default();
+        counts.add(TaskStatus::Pending, plan.tasks.len() as u64);
+        let shared = SharedPlan::new(plan.definition.clone());
+        self.board.plan_numbers.insert(id.clone(), no);
+        self.board
+            .plans
+            .insert(no, OpenPlan { shared, status, version: 1, counts, ended: false, may_have_ready: true });
+        self.board.next_plan += 1;
+        self.board.offer(no);
+        self.board.recount(no);
+        self.log_plan(no, None, *now)?;
+        self.insert_tasks(no, &plan.definition, &plan.tasks, *now)?;
         self.connection
             .prepare_cached(
                 "INSERT INTO plans (no, id, status, version, definition, digest, first_task, last_task, created_at, started_at) \
@@ -82,13 +108,6 @@ impl Writer {
                 now.as_millis(),
                 started_at.map(Timestamp::as_millis),
             ])?;
-        self.board.next_plan += 1;
-        let mut counts = TaskCounts::default();
-        counts.add(TaskStatus::Pending, plan.tasks.len() as u64);
-        let shared = SharedPlan::new(plan.definition.clone());
-        self.board.plan_numbers.insert(id.clone(), no);
-        self.board.plans.insert(no, OpenPlan { shared, status, version: 1, counts, may_have_ready: true });
-        self.board.offer(no);
         let row = PlanRow {
             id: id.clone(),
             status,
@@ -100,7 +119,7 @@ impl Writer {
             started_at,
             ended_at: None,
         };
-        Ok(Ok(Submitted { plan: row, created: true, difference: Difference::default() }))
+        Ok(Ok(Submitted { plan: row, created: true, replayed: false, difference: Difference::default() }))
     }
 
     /// The same plan again: it is started if it only waited for that, and otherwise left as it is.
@@ -111,11 +130,11 @@ impl Writer {
         if submission.start == Start::AtOnce && self.board.plans[&no].status == PlanStatus::Ready {
             self.write_plan(no, PlanStatus::Running, None, submission.now)?;
         }
-        let plan = read_plan(&self.connection, no)?;
+        let plan = read_plan(&self.connection, no, self.board.plans[&no].counts)?;
         if plan.ended_at.is_some() && self.board.plans[&no].counts.open() == 0 {
             self.board.forget_plan(no);
         }
-        Ok(Ok(Submitted { plan, created: false, difference }))
+        Ok(Ok(Submitted { plan, created: false, replayed: false, difference }))
     }
 
     fn other_content(&self, no: i64, new: &Plan) -> rusqlite::Result<StoreError> {
@@ -141,7 +160,8 @@ impl Writer {
         let known: HashSet<&TaskId> = stored.iter().map(|(_, id)| id).collect();
         let added: Vec<TaskDefinition> = plan.tasks.iter().filter(|task| !known.contains(&task.id)).cloned().collect();
         let removed: Vec<i64> = stored.iter().filter(|(_, id)| !wanted.contains(id)).map(|(no, _)| *no).collect();
-        if let Some(clash) = self.clash(&plan.definition, &added)? {
+        let own: HashSet<i64> = stored.iter().map(|(no, _)| *no).collect();
+        if let Some(clash) = self.clash(&plan.definition, &added, &own)? {
             return Ok(Err(clash));
         }
         for task in &removed {
@@ -177,10 +197,9 @@ impl Writer {
             (true, PlanStatus::Completed | PlanStatus::Failed | PlanStatus::Cancelled) => PlanStatus::Ready,
             (_, status) => next_plan_status(&id, status, &plan.counts, PlanCommand::Settle).unwrap_or(status),
         };
-        if settled != plan.status {
-            self.write_plan(no, settled, None, now)?;
-        }
-        Ok(())
+        // Also when its status is the same: the tasks that it speaks for are others now, and what was removed may have
+        // been the end of the log, whose positions must not be given again.
+        self.write_plan(no, settled, None, now)
     }
 
     /// Rows show how far a task is by its stages, which may be others now.
@@ -250,9 +269,10 @@ impl Writer {
         Ok(())
     }
 
-    fn busy_tenants(&self, tasks: &[TaskDefinition]) -> Vec<String> {
-        let busy =
-            tasks.iter().filter_map(|task| task.tenant.as_ref()).filter(|tenant| self.board.held.contains_key(*tenant));
+    /// Held by a task that is not one of the plan's own.
+    fn busy_tenants(&self, tasks: &[TaskDefinition], own: &HashSet<i64>) -> Vec<String> {
+        let is_busy = |tenant: &&Tenant| self.board.held.get(*tenant).is_some_and(|holder| !own.contains(holder));
+        let busy = tasks.iter().filter_map(|task| task.tenant.as_ref()).filter(is_busy);
         let mut busy: Vec<String> = busy.map(ToString::to_string).collect();
         busy.sort();
         busy.dedup();
@@ -302,19 +322,24 @@ impl Writer {
     }
 
     /// A task id that some plan in the store has already, or a busy tenant of a plan that refuses those.
-    fn clash(&self, plan: &PlanDefinition, tasks: &[TaskDefinition]) -> rusqlite::Result<Option<StoreError>> {
-        if plan.settings.on_tenant_conflict == OnTenantConflict::Refuse {
-            let busy = self.busy_tenants(tasks);
-            if !busy.is_empty() {
-                return Ok(Some(Clash::TenantsBusy { plan: plan.id.clone(), busy }.into()));
-            }
-        }
+    fn clash(
+        &self,
+        plan: &PlanDefinition,
+        tasks: &[TaskDefinition],
+        own: &HashSet<i64>,
+    ) -> rusqlite::Result<Option<StoreError>> {
         let sql = "SELECT p.id FROM task_configs c JOIN plans p ON p.no = c.plan WHERE c.id = ?1";
         let mut statement = self.connection.prepare_cached(sql)?;
         for task in tasks {
             let owner = statement.query_row([task.id.as_str()], |row| plan_id(row, 0)).optional()?;
             if let Some(owner) = owner {
                 return Ok(Some(Clash::TaskId { task: task.id.clone(), owner }.into()));
+            }
+        }
+        if plan.settings.on_tenant_conflict == OnTenantConflict::Refuse {
+            let busy = self.busy_tenants(tasks, own);
+            if !busy.is_empty() {
+                return Ok(Some(Clash::TenantsBusy { plan: plan.id.clone(), busy }.into()));
             }
         }
         Ok(None)

@@ -11,11 +11,12 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::StoreError;
-use crate::model::{ClaimRequest, Claimed, Committed, Note, PlanChange, PlanRow, StoreStats, Submitted};
+use crate::model::{ClaimRequest, Claimed, Committed, Note, PlanChange, PlanRow, StoreStats, Submitted, TokenRow};
 
 use super::board::Board;
 use super::codec::unavailable;
 use super::commit::EncodedCommit;
+use super::counts::PlanCounts;
 use super::submit::EncodedSubmission;
 
 /// Larger batches add latency and no speed: the sync is a small part of them already.
@@ -33,6 +34,7 @@ pub(super) enum Operation {
     Submit(Box<EncodedSubmission>, Reply<Submitted>),
     ChangePlan(PlanChange, Reply<PlanRow>),
     Note(Vec<Note>, Reply<()>),
+    PutToken(Box<TokenRow>, Reply<()>),
 }
 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -51,6 +53,7 @@ pub(super) struct Shared {
     last_batch: AtomicUsize,
     wal_pages: Arc<AtomicU64>,
     stats: Stats,
+    counts: Arc<PlanCounts>,
     answers: Option<mpsc::UnboundedSender<Vec<Answer>>>,
 }
 
@@ -69,7 +72,12 @@ pub(super) struct WriterHandle {
 }
 
 impl WriterHandle {
-    pub(super) fn start(mut connection: Connection, board: Board) -> Result<Self, StoreError> {
+    pub(super) fn start(
+        mut connection: Connection,
+        mut board: Board,
+        counts: Arc<PlanCounts>,
+    ) -> Result<Self, StoreError> {
+        counts.publish(board.recounted.drain());
         let wal_pages = count_wal_pages(&mut connection).map_err(unavailable("watch the write-ahead log"))?;
         let shared = Arc::new(Shared {
             writer: Mutex::new(Writer { connection, board }),
@@ -79,6 +87,7 @@ impl WriterHandle {
             last_batch: AtomicUsize::new(0),
             wal_pages,
             stats: Stats::default(),
+            counts,
             answers: answer_inside_the_runtime(),
         });
         let thread = {
@@ -237,6 +246,9 @@ impl Shared {
         let mut answers = Vec::with_capacity(batch.len());
         match writer.transact(batch, &mut answers) {
             Ok(()) => {
+                if !writer.board.recounted.is_empty() {
+                    self.counts.publish(writer.board.recounted.drain());
+                }
                 self.stats.syncs.fetch_add(1, Ordering::Relaxed);
                 self.stats.batches.fetch_add(1, Ordering::Relaxed);
                 self.stats.operations.fetch_add(operations, Ordering::Relaxed);
@@ -312,6 +324,7 @@ impl Writer {
             Operation::Submit(submission, reply) => answer!(Submit, reply, self.submit(*submission)),
             Operation::ChangePlan(change, reply) => answer!(ChangePlan, reply, self.change_plan(change)),
             Operation::Note(notes, reply) => answer!(Note, reply, self.note(notes)),
+            Operation::PutToken(token, reply) => answer!(PutToken, reply, self.put_token(&token)),
         }
     }
 }
@@ -326,6 +339,7 @@ enum Answer {
     Submit(Reply<Submitted>, Result<Submitted, Option<StoreError>>),
     ChangePlan(Reply<PlanRow>, Result<PlanRow, Option<StoreError>>),
     Note(Reply<()>, Result<(), Option<StoreError>>),
+    PutToken(Reply<()>, Result<(), Option<StoreError>>),
 }
 
 impl Answer {
@@ -340,7 +354,7 @@ impl Answer {
             Answer::Claim(reply, result) => give(reply, result),
             Answer::Submit(reply, result) => give(reply, result),
             Answer::ChangePlan(reply, result) => give(reply, result),
-            Answer::Note(reply, result) => give(reply, result),
+            Answer::Note(reply, result) | Answer::PutToken(reply, result) => give(reply, result),
         }
     }
 
@@ -357,7 +371,7 @@ impl Answer {
             Answer::Claim(reply, result) => give(reply, result, error),
             Answer::Submit(reply, result) => give(reply, result, error),
             Answer::ChangePlan(reply, result) => give(reply, result, error),
-            Answer::Note(reply, result) => give(reply, result, error),
+            Answer::Note(reply, result) | Answer::PutToken(reply, result) => give(reply, result, error),
         }
     }
 }

@@ -1,0 +1,249 @@
+//! What SQLite promises of its file beyond the contract: old formats, damage, and readers beside the owner.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use milepost_core::api::Scope;
+use milepost_core::id::{PlanId, StageName, TaskId};
+use milepost_core::plan::{Action, Plan, PlanCommand, PlanDefinition, Settings, StageDefinition, TaskDefinition};
+use milepost_core::task::{By, Command, PlanStatus, StageEnded, StageResult, decide};
+use milepost_core::time::Timestamp;
+use milepost_store::sqlite::SqliteStore;
+use milepost_store::{
+    Change, ChangeQuery, Changed, ClaimRequest, Commit, Holder, LeaseChange, PlanChange, PlanQuery, Position,
+    RequestKey, Resubmit, Start, Store, StoreError, StoredTask, Submission, TokenRow,
+};
+use rusqlite::Connection;
+use serde_json::{Map, Value, json};
+
+const NOW: Timestamp = Timestamp::from_millis(1_764_000_000_000);
+
+struct File {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl File {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        Self { _folder: folder, path }
+    }
+
+    fn open(&self) -> SqliteStore {
+        SqliteStore::open(&self.path).unwrap()
+    }
+
+    fn open_to_read(&self) -> SqliteStore {
+        SqliteStore::open_to_read(&self.path).unwrap()
+    }
+}
+
+fn plan_id(id: &str) -> PlanId {
+    PlanId::parse(id).unwrap()
+}
+
+fn plan(id: &str, tasks: usize) -> Plan {
+    let stage = StageDefinition {
+        name: StageName::parse("only").unwrap(),
+        action: Action { uses: "noop".to_owned(), script: None, with: json!({}) },
+        needs: Vec::new(),
+        condition: None,
+        retry: Default::default(),
+        timeout: None,
+        rollback: None,
+    };
+    let task = |n| TaskDefinition {
+        id: TaskId::parse(format!("{id}-{n}")).unwrap(),
+        tenant: None,
+        priority: 0,
+        input: Value::Null,
+        matrix: Map::new(),
+        stages: None,
+    };
+    let definition = PlanDefinition { id: plan_id(id), settings: Settings::default(), stages: vec![stage].into() };
+    Plan { definition, tasks: (1..=tasks).map(task).collect() }
+}
+
+async fn submit(store: &SqliteStore, plan: Plan, key: Option<&str>) {
+    let request = key.map(|key| RequestKey { key: key.to_owned(), digest: [7; 32] });
+    let (start, resubmit) = (Start::AtOnce, Resubmit::Same);
+    store.submit(Submission { plan: Arc::new(plan), start, resubmit, request, now: NOW }).await.unwrap();
+}
+
+async fn claim(store: &SqliteStore) -> Vec<StoredTask> {
+    store.claim(ClaimRequest { node: "node".into(), only: None, limit: 1000, now: NOW }).await.unwrap().tasks
+}
+
+async fn finish(store: &SqliteStore, held: &StoredTask) {
+    let ended = StageEnded { stage: 0, attempt: 1, result: StageResult::Success(Map::new()), stopping: false };
+    let decision = decide(&held.task, Command::StageEnded(ended), NOW).unwrap();
+    let commit = Commit {
+        key: held.key.clone(),
+        holder: Holder::Lease(held.epoch),
+        expected: held.task.version(),
+        events: decision.events.into(),
+        task: decision.task.into(),
+        lease: LeaseChange::Keep,
+        plan: None,
+        output: Vec::new(),
+    };
+    store.commit(commit).await.unwrap();
+}
+
+async fn changes(store: &SqliteStore) -> Vec<Change> {
+    store.changes(ChangeQuery { after: Position(0), plan: None, limit: 1000 }).await.unwrap().items
+}
+
+fn token() -> TokenRow {
+    TokenRow {
+        id: "t".to_owned(),
+        name: "a token".to_owned(),
+        hash: [3; 32],
+        scope: Scope::Operate,
+        tenants: Vec::new(),
+        created_at: NOW,
+        expires_at: None,
+        revoked_at: None,
+    }
+}
+
+/// As the first format was: no word of plans in the log, no requests, no tokens.
+fn back_to_the_first_format(path: &Path) {
+    Connection::open(path)
+        .unwrap()
+        .execute_batch(
+            "DELETE FROM events WHERE task < 0; DROP TABLE requests; DROP TABLE tokens; PRAGMA user_version = 1;",
+        )
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_file_of_the_first_format_is_read_as_it_is_and_brought_forward_by_its_owner() {
+    let file = File::new();
+    let store = file.open();
+    submit(&store, plan("p", 2), None).await;
+    finish(&store, &claim(&store).await[0]).await;
+    let before = changes(&store).await;
+    store.close();
+    back_to_the_first_format(&file.path);
+
+    let tasks: Vec<Change> = before.into_iter().filter(|change| matches!(change.what, Changed::Task { .. })).collect();
+    let reader = file.open_to_read();
+    assert_eq!(changes(&reader).await, tasks);
+    assert_eq!(reader.newest().await.unwrap(), tasks.last().unwrap().position);
+    assert_eq!(reader.tokens().await.unwrap(), []);
+    assert_eq!(reader.plan(&plan_id("p")).await.unwrap().unwrap().counts.completed, 1);
+
+    let store = file.open();
+    assert_eq!(changes(&store).await, tasks);
+    submit(&store, plan("q", 1), Some("key")).await;
+    store.put_token(token()).await.unwrap();
+    assert_eq!(changes(&store).await.len(), tasks.len() + 2);
+    // The reader from before sees it too.
+    assert_eq!(reader.tokens().await.unwrap(), [token()]);
+    drop(store);
+    assert_eq!(file.open().tokens().await.unwrap(), [token()]);
+}
+
+#[tokio::test]
+async fn a_reader_beside_the_owner_sees_changes_and_tokens() {
+    let file = File::new();
+    let store = file.open();
+    let reader_of_nothing = SqliteStore::open_to_read(file.path.with_extension("other"));
+    assert!(matches!(reader_of_nothing, Err(StoreError::NotFound { .. })), "{reader_of_nothing:?}");
+    let reader = file.open_to_read();
+    assert_eq!(reader.newest().await.unwrap(), Position(0));
+    submit(&store, plan("p", 2), None).await;
+    for task in claim(&store).await {
+        finish(&store, &task).await;
+    }
+    store.put_token(token()).await.unwrap();
+    assert_eq!(reader.newest().await.unwrap(), store.newest().await.unwrap());
+    assert_eq!(changes(&reader).await, changes(&store).await);
+    assert_eq!(reader.tokens().await.unwrap(), [token()]);
+    let refused = reader.put_token(token()).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable { .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_damaged_row_is_left_out_of_the_changes_and_holds_up_nothing() {
+    let file = File::new();
+    let store = file.open();
+    submit(&store, plan("p", 3), None).await;
+    let whole = changes(&store).await;
+    let damage = "UPDATE events SET body = replace(body, 'TASK_CREATED', 'TASK_CRATED') WHERE pos = ?1";
+    let damaged = whole[2].position;
+    assert_eq!(Connection::open(&file.path).unwrap().execute(damage, [damaged.0]).unwrap(), 1);
+    let rest: Vec<Change> = whole.into_iter().filter(|change| change.position != damaged).collect();
+    assert_eq!(changes(&store).await, rest);
+    assert_eq!(file.open_to_read().newest().await.unwrap(), rest.last().unwrap().position);
+}
+
+#[tokio::test]
+async fn one_call_for_changes_looks_at_some_thousands_of_rows_and_says_how_far_it_got() {
+    let file = File::new();
+    let store = file.open();
+    submit(&store, plan("large", 10_000), None).await;
+    submit(&store, plan("small", 1), None).await;
+    let mut query = ChangeQuery { after: Position(0), plan: Some(plan_id("small")), limit: 1000 };
+    let (mut calls, mut found) = (0, 0);
+    loop {
+        let changes = store.changes(query.clone()).await.unwrap();
+        assert!(changes.upto.0 - query.after.0 <= 5000);
+        (calls, found) = (calls + 1, found + changes.items.len());
+        query.after = changes.upto;
+        if !changes.more {
+            break;
+        }
+    }
+    assert!(calls > 1);
+    assert_eq!((found, query.after), (2, store.newest().await.unwrap()));
+}
+
+#[tokio::test]
+async fn the_counts_of_a_large_plan_are_those_of_its_rows() {
+    let file = File::new();
+    let store = file.open();
+    submit(&store, plan("p", 300), None).await;
+    let reader = file.open_to_read();
+    let page = PlanQuery { open_only: false, after: None, limit: 1 };
+    // Another process counts the rows; the owner knows.
+    let agree = async |store: &SqliteStore| {
+        let known = store.plan(&plan_id("p")).await.unwrap().unwrap();
+        assert_eq!(Some(&known), reader.plan(&plan_id("p")).await.unwrap().as_ref());
+        assert_eq!(store.plans(page.clone()).await.unwrap().items.first(), Some(&known));
+        known
+    };
+    assert_eq!(agree(&store).await.counts.pending, 300);
+    loop {
+        let claimed = claim(&store).await;
+        if claimed.is_empty() {
+            break;
+        }
+        agree(&store).await;
+        for task in &claimed {
+            finish(&store, task).await;
+        }
+        agree(&store).await;
+    }
+    let ended = agree(&store).await;
+    assert_eq!((ended.status, ended.counts.completed), (PlanStatus::Completed, 300));
+
+    // More tasks, and a pause, and another owner.
+    let grown = Submission {
+        plan: Arc::new(plan("p", 301)),
+        start: Start::AtOnce,
+        resubmit: Resubmit::Update,
+        request: None,
+        now: NOW,
+    };
+    store.submit(grown).await.unwrap();
+    assert_eq!(agree(&store).await.counts.pending, 1);
+    let by = By { who: "ann".to_owned(), why: None };
+    let pause = PlanChange { plan: plan_id("p"), command: PlanCommand::Pause, by, expected: None, now: NOW };
+    let paused = store.change_plan(pause).await.unwrap();
+    assert_eq!(agree(&store).await, paused);
+    drop(store);
+    assert_eq!(agree(&file.open()).await, paused);
+}
