@@ -8,15 +8,18 @@ use std::time::Duration;
 use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
 use milepost_core::task::PlanStatus;
+use milepost_core::time::Timestamp;
 use milepost_store::{
-    ClaimRequest, PlanQuery, PlanRow, Resubmit, Start, Store, StoreError, StoredTask, Submission, Submitted,
+    ClaimRequest, PlanQuery, PlanRow, RequestKey, Resubmit, Start, Store, StoreError, StoredTask, Submission, Submitted,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 
 use crate::clock::Clock;
 use crate::feed::{Feed, FeedItem};
+use crate::meters::Meters;
 use crate::registry::Registry;
 use crate::runner::{Order, Runner, chain};
 
@@ -28,12 +31,15 @@ pub struct Options {
     pub capacity: usize,
     /// Work on this plan only, and also take up what waits for a person to say so.
     pub only: Option<PlanId>,
+    /// How long a running task may be silent before the feed says again how far it is.
+    pub heartbeat: Duration,
     pub clock: Clock,
 }
 
 impl Options {
     pub fn new(node: impl Into<Arc<str>>) -> Self {
-        Self { node: node.into(), capacity: 1024, only: None, clock: Clock::system() }
+        let heartbeat = Duration::from_secs(10);
+        Self { node: node.into(), capacity: 1024, only: None, heartbeat, clock: Clock::system() }
     }
 }
 
@@ -57,11 +63,15 @@ pub(crate) struct Inner {
     pub(crate) registry: Registry,
     pub(crate) clock: Clock,
     pub(crate) feed: Feed,
+    pub(crate) meters: Meters,
     /// Stop at the stage boundary.
     pub(crate) stop: CancellationToken,
     /// The same, for a look at every stage's end that costs nothing.
     stopping: AtomicBool,
     options: Options,
+    /// Another at every start, so that a node can be told from the one that had its name before.
+    boot_id: String,
+    started_at: Timestamp,
     runners: Mutex<HashMap<TaskId, mpsc::UnboundedSender<Order>>>,
     in_hand: AtomicUsize,
     /// There may be something to claim.
@@ -77,8 +87,11 @@ impl Engine {
             registry,
             clock: options.clock,
             feed: Feed::new(),
+            meters: Meters::default(),
             stop: CancellationToken::new(),
             stopping: AtomicBool::new(false),
+            boot_id: uuid::Uuid::now_v7().to_string(),
+            started_at: options.clock.now(),
             options,
             runners: Mutex::default(),
             in_hand: AtomicUsize::new(0),
@@ -101,12 +114,50 @@ impl Engine {
         &self.inner.feed
     }
 
+    /// What this node has counted of itself.
+    pub fn meters(&self) -> &Meters {
+        &self.inner.meters
+    }
+
     pub fn clock(&self) -> Clock {
         self.inner.clock
     }
 
+    pub fn registry(&self) -> &Registry {
+        &self.inner.registry
+    }
+
+    /// The node's name.
+    pub fn node(&self) -> &str {
+        &self.inner.options.node
+    }
+
+    pub fn boot_id(&self) -> &str {
+        &self.inner.boot_id
+    }
+
+    pub fn started_at(&self) -> Timestamp {
+        self.inner.started_at
+    }
+
+    /// How many tasks it takes in hand at once.
+    pub fn capacity(&self) -> usize {
+        self.inner.options.capacity
+    }
+
     pub async fn submit(&self, plan: Arc<Plan>, start: Start, resubmit: Resubmit) -> Result<Submitted, EngineError> {
-        let submission = Submission { plan, start, resubmit, now: self.inner.clock.now() };
+        self.submit_under(plan, start, resubmit, None).await
+    }
+
+    /// A submission that its sender may repeat under the same key, and get the same answer.
+    pub async fn submit_under(
+        &self,
+        plan: Arc<Plan>,
+        start: Start,
+        resubmit: Resubmit,
+        request: Option<RequestKey>,
+    ) -> Result<Submitted, EngineError> {
+        let submission = Submission { plan, start, resubmit, request, now: self.inner.clock.now() };
         let inner = self.inner.clone();
         let submitted = self.see_through(async move {
             let submitted = inner.store.submit(submission).await?;
@@ -175,6 +226,10 @@ impl Inner {
         self.runners().get(task).cloned()
     }
 
+    pub(crate) fn heartbeat(&self) -> Duration {
+        self.options.heartbeat
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
@@ -216,10 +271,12 @@ impl Inner {
         self.runners().insert(stored.key.id.clone(), sender);
         self.in_hand.fetch_add(1, Ordering::AcqRel);
         self.announce(&stored);
-        self.tasks.spawn(Runner::new(self.clone(), stored, orders).run());
+        let span = span(&stored);
+        self.tasks.spawn(Runner::new(self.clone(), stored, orders).run().instrument(span));
     }
 
     fn announce(&self, stored: &StoredTask) {
+        self.meters.happened(&stored.claim_events, &stored.task);
         self.feed.publish(|| FeedItem::Task {
             plan: stored.task.spec().plan.clone(),
             task: stored.key.id.clone(),
@@ -229,6 +286,18 @@ impl Inner {
             stages: stored.task.stages().len(),
         });
     }
+}
+
+/// One run of a task, for a trace. Its target of its own keeps it from being made unless somebody collects traces.
+fn span(stored: &StoredTask) -> tracing::Span {
+    tracing::trace_span!(
+        target: "milepost::trace",
+        "task",
+        otel.name = "task",
+        milepost.plan = %stored.task.spec().plan,
+        milepost.task = %stored.key.id,
+        milepost.epoch = stored.epoch,
+    )
 }
 
 /// Claims whenever there may be something, and otherwise costs nothing.
@@ -274,7 +343,7 @@ async fn claim_loop(inner: Arc<Inner>) {
     }
 }
 
-async fn wait(inner: &Inner, due: Option<milepost_core::time::Timestamp>) {
+async fn wait(inner: &Inner, due: Option<Timestamp>) {
     let due = async {
         match due {
             Some(due) => inner.clock.sleep_until(due).await,

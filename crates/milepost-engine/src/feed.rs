@@ -27,12 +27,20 @@ pub enum FeedItem {
         done: usize,
         stages: usize,
     },
-    /// A running stage says how far it is.
+    /// How far a running task is: because a stage said so, because it goes on from a checkpoint, or because it has
+    /// been silent for as long as a heartbeat. At most four a second of a task.
     Progress {
         plan: PlanId,
         task: TaskId,
-        stage: StageName,
-        progress: Progress,
+        status: TaskStatus,
+        /// The stage that has something new to say, else the one the task is at.
+        stage: Option<StageName>,
+        /// What that stage last said of itself.
+        progress: Option<Progress>,
+        done: usize,
+        stages: usize,
+        /// Of the whole task, with all of its running stages.
+        percent: f64,
     },
     Plan {
         plan: PlanId,

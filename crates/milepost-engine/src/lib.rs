@@ -3,7 +3,9 @@
 mod attempt;
 mod clock;
 mod engine;
+mod explain;
 mod feed;
+mod meters;
 mod registry;
 mod report;
 mod runner;
@@ -13,6 +15,8 @@ pub mod stage;
 
 pub use clock::Clock;
 pub use engine::{Engine, EngineError, Options};
+pub use explain::explain;
 pub use feed::{Feed, FeedItem, Handful, Watch};
+pub use meters::{BOUNDS_MS, Meters, Reading, Readings};
 pub use registry::Registry;
 pub use verbs::{Effect, Target, Verb, VerbError};

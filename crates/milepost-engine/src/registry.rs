@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use milepost_core::id::PlanId;
+use milepost_core::plan::{ParseOptions, Plan, PlanErrors, parse};
 use serde_json::Value;
 
 use crate::stage::StageKind;
@@ -35,11 +37,22 @@ impl Registry {
         }
     }
 
+    /// Reads a plan that these kinds can run. One that gives itself no id gets a new one; `file` is its name in messages.
+    pub fn read_plan(&self, file: &str, bytes: &[u8]) -> Result<Plan, PlanErrors> {
+        let check = |name: &str, with: &Value| self.check(name, with);
+        parse(bytes, &ParseOptions { check_action: &check, ..ParseOptions::new(file, new_plan_id()) })
+    }
+
     fn names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.kinds.keys().map(String::as_str).collect();
         names.sort_unstable();
         names
     }
+}
+
+fn new_plan_id() -> PlanId {
+    let id = format!("plan-{}", uuid::Uuid::now_v7());
+    PlanId::parse(&id).expect("`plan-` and a UUID are a plan id")
 }
 
 impl std::fmt::Debug for Registry {

@@ -63,9 +63,15 @@ impl AttemptReport {
         Arc::new(Self { stage, attempt, told, state: Mutex::default() })
     }
 
-    pub(crate) fn take_progress(&self) -> Option<Progress> {
+    pub(crate) fn said(&self) -> Option<Progress> {
+        self.state().progress
+    }
+
+    /// What was last said, and whether that is news since the last call.
+    pub(crate) fn take_progress(&self) -> (Option<Progress>, bool) {
         let mut state = self.state();
-        std::mem::take(&mut state.progress_is_new).then_some(state.progress).flatten()
+        let is_new = std::mem::take(&mut state.progress_is_new);
+        (state.progress, is_new)
     }
 
     /// Output since the last call; at the end of the attempt also what was held back.
@@ -144,8 +150,9 @@ mod tests {
         let report = report();
         report.progress(Progress { done: 5, total: 10 });
         report.progress(Progress { done: 3, total: 10 });
-        assert_eq!(report.take_progress(), Some(Progress { done: 5, total: 10 }));
+        let known = Some(Progress { done: 5, total: 10 });
+        assert_eq!(report.take_progress(), (known, true));
         report.progress(Progress { done: 5, total: 10 });
-        assert_eq!(report.take_progress(), None);
+        assert_eq!(report.take_progress(), (known, false));
     }
 }

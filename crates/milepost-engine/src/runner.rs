@@ -12,11 +12,12 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use milepost_core::plan::{OnTaskFailure, PlanCommand};
 use milepost_core::task::{
-    Command, Decision, Event, PlanStatus, Record, Rejection, StageEnded, StageStatus, Task, TaskStatus, decide,
+    Command, Decision, Event, PlanStatus, Record, Rejection, StageEnded, StageStatus, Task, TaskStatus, decide, percent,
 };
 use milepost_core::time::{Millis, Timestamp};
 use milepost_store::{Commit, EventQuery, Holder, LeaseChange, LogChunk, Note, StoreError, StoredTask, TaskRef, Wake};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::attempt::{Attempt, Ended, prepare};
@@ -35,6 +36,8 @@ const REPORT_EVERY: Duration = Duration::from_millis(250);
 /// An operator's command for a task that is held here; answered once committed.
 pub(crate) struct Order {
     pub(crate) command: Command,
+    /// Refused if the task is at another version.
+    pub(crate) expected: Option<u64>,
     pub(crate) reply: oneshot::Sender<Result<TaskStatus, VerbError>>,
 }
 
@@ -55,6 +58,14 @@ pub(crate) struct Runner {
     ended: VecDeque<Ended>,
     orders: mpsc::UnboundedReceiver<Order>,
     told: Arc<Told>,
+    /// When the first of what was said since the last report was noticed.
+    said_at: Option<Instant>,
+    /// When the feed last got the task's progress.
+    shown_at: Option<Instant>,
+    /// Made when there is first something to wait for: stages that end at once need no heartbeat.
+    heartbeat: Option<Pin<Box<Sleep>>>,
+    /// It goes on from where an earlier run of it stopped.
+    goes_on: bool,
     output: Vec<LogChunk>,
     stopping: bool,
 }
@@ -69,6 +80,7 @@ enum Over {
 
 impl Runner {
     pub(crate) fn new(inner: Arc<Inner>, stored: StoredTask, orders: mpsc::UnboundedReceiver<Order>) -> Self {
+        let goes_on = goes_on(&stored);
         Self {
             inner,
             key: stored.key,
@@ -81,6 +93,10 @@ impl Runner {
             ended: VecDeque::new(),
             orders,
             told: Arc::default(),
+            said_at: None,
+            shown_at: None,
+            heartbeat: None,
+            goes_on,
             output: Vec::new(),
             stopping: false,
         }
@@ -114,6 +130,9 @@ impl Runner {
             self.commit(lease, None).await?;
             return Err(Over::Released);
         }
+        if self.goes_on {
+            self.show(None);
+        }
         self.start_new_attempts();
         Ok(())
     }
@@ -132,6 +151,8 @@ impl Runner {
         let deadline = if self.task.status() == TaskStatus::Running { self.task.deadline() } else { None };
         let clock = self.inner.clock;
         let write_start = !self.unwritten.is_empty();
+        let report_at = self.said_at.map(|said_at| said_at + REPORT_EVERY);
+        let heartbeat = self.heartbeat.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.inner.heartbeat())));
         tokio::select! {
             biased;
             Some(ended) = self.running.next(), if !idle => self.attempt_ended(ended).await,
@@ -140,20 +161,24 @@ impl Runner {
             () = sleep_until(clock, due), if due.is_some() => self.wake().await,
             () = sleep_until(clock, deadline), if deadline.is_some() => self.time_out().await,
             () = tokio::time::sleep(WRITE_START_AFTER), if write_start => self.commit(LeaseChange::Keep, None).await,
-            () = report_due(&self.told), if !idle => { self.report().await; Ok(()) }
+            () = self.told.wait(), if !idle && report_at.is_none() => { self.said_at = Some(Instant::now()); Ok(()) }
+            () = at(report_at), if !idle && report_at.is_some() => { self.report().await; Ok(()) }
+            () = heartbeat.as_mut() => { self.beat(); Ok(()) }
         }
     }
 
     async fn attempt_ended(&mut self, ended: Ended) -> Result<(), Over> {
         self.collect_output(ended.stage);
         self.stopping |= self.inner.is_stopping();
+        let now = self.inner.clock.now();
+        self.measure(&ended, now);
         let command = Command::StageEnded(StageEnded {
             stage: ended.stage,
             attempt: ended.number,
             result: ended.result,
             stopping: self.stopping,
         });
-        match decide(&self.task, command, self.inner.clock.now()) {
+        match decide(&self.task, command, now) {
             Ok(decision) => self.accept(decision).await,
             // The task moved on without it; what it found no longer matters.
             Err(Rejection::Stale { .. }) => Ok(()),
@@ -164,9 +189,23 @@ impl Runner {
         }
     }
 
+    fn measure(&self, ended: &Ended, now: Timestamp) {
+        let (_, state) = self.task.stage(ended.stage);
+        // A stage that is being undone keeps the times of what it did.
+        if let Some(since) = state.since
+            && state.status == StageStatus::Running
+        {
+            self.inner.meters.attempt_ended(&ended.result, now.since(since));
+        }
+    }
+
     /// A waiting stage may start. Its start is not written yet; see `WRITE_START_AFTER`.
     async fn wake(&mut self) -> Result<(), Over> {
-        let Ok(decision) = decide(&self.task, Command::Wake, self.inner.clock.now()) else { return Ok(()) };
+        let now = self.inner.clock.now();
+        if let Some(due) = self.task.next_due() {
+            self.inner.meters.woken(now.since(due));
+        }
+        let Ok(decision) = decide(&self.task, Command::Wake, now) else { return Ok(()) };
         let only_starts = decision.events.iter().all(|record| matches!(record.event(), Event::StageStarted { .. }));
         if !only_starts {
             return self.accept(decision).await;
@@ -198,6 +237,10 @@ impl Runner {
 
     async fn obey(&mut self, order: Order) -> Result<(), Over> {
         let now = self.inner.clock.now();
+        if let Some(expected) = order.expected.filter(|expected| *expected != self.written) {
+            let _ = order.reply.send(Err(VerbError::task_version(&self.key.id, expected, self.written)));
+            return Ok(());
+        }
         // A first look, so that what is refused anyway ends nothing.
         if let Err(rejection) = decide(&self.task, order.command.clone(), now) {
             let _ = order.reply.send(Err(rejection.into()));
@@ -308,6 +351,7 @@ impl Runner {
 
     fn committed(&mut self, events: Arc<[Record]>, plan: Option<PlanStatus>) {
         self.written = self.task.version();
+        self.inner.meters.happened(&events, &self.task);
         self.publish(events);
         if let Some(status) = plan {
             self.inner.plan_changed(&self.task.spec().plan, status);
@@ -397,21 +441,21 @@ impl Runner {
 
     /// Shows what running attempts have said; losing some of it in a crash harms nobody.
     async fn report(&mut self) {
+        self.said_at = None;
         self.told.heard();
         let now = self.inner.clock.now();
         // First what an earlier note could not store.
         let mut note = Note { key: self.key.clone(), progress: None, output: std::mem::take(&mut self.output) };
-        for attempt in &self.attempts {
+        let mut news = None;
+        for (index, attempt) in self.attempts.iter().enumerate() {
             note.output.extend(attempt.report.take_output(false, now));
-            if let Some(progress) = attempt.report.take_progress() {
+            if let (Some(progress), true) = attempt.report.take_progress() {
                 note.progress = Some((progress.done, progress.total));
-                self.inner.feed.publish(|| FeedItem::Progress {
-                    plan: self.task.spec().plan.clone(),
-                    task: self.key.id.clone(),
-                    stage: attempt.report.stage.clone(),
-                    progress,
-                });
+                news = Some(index);
             }
+        }
+        if news.is_some() {
+            self.show(news);
         }
         let output = note.output.clone();
         let answer = self.inner.store.note(vec![note]);
@@ -421,6 +465,50 @@ impl Runner {
             self.output = output;
         }
     }
+}
+
+impl Runner {
+    /// Says how far the task is, also when there is nothing new: whoever watches sees that it lives.
+    fn beat(&mut self) {
+        self.heartbeat = None;
+        // A report that just went out has said the same.
+        if self.shown_at.is_none_or(|shown_at| shown_at.elapsed() >= REPORT_EVERY) {
+            self.show(None);
+            // And one that is about to go out must not follow at once.
+            self.said_at = self.said_at.and(self.shown_at);
+        }
+    }
+
+    /// Tells the feed how far the task is, in the words of one of its attempts.
+    fn show(&mut self, attempt: Option<usize>) {
+        self.shown_at = Some(Instant::now());
+        self.inner.feed.publish(|| {
+            let said = |attempt: &Attempt| attempt.report.said();
+            let (done, stages) = (self.task.done().len(), self.task.stages().len());
+            let running = self.attempts.iter().filter_map(said).map(|said| (said.done, said.total));
+            let attempt = attempt.and_then(|index| self.attempts.get(index));
+            let attempt = attempt.or_else(|| self.attempts.iter().min_by_key(|attempt| attempt.stage));
+            let current = || self.task.current_stage().map(|index| self.task.stage(index).0.name.clone());
+            FeedItem::Progress {
+                plan: self.task.spec().plan.clone(),
+                task: self.key.id.clone(),
+                status: self.task.status(),
+                stage: attempt.map(|attempt| attempt.report.stage.clone()).or_else(current),
+                progress: attempt.and_then(said),
+                done,
+                stages,
+                percent: percent(self.task.status(), done, stages, running),
+            }
+        });
+    }
+}
+
+/// A claim that takes a task up again, after a retry, a resume or the loss of its node; not one that only ends a wait.
+fn goes_on(stored: &StoredTask) -> bool {
+    let starts = |record: &Record| matches!(record.event(), Event::TaskStarted { .. } | Event::TaskInterrupted { .. });
+    // A task that nothing has happened to yet has one event, its creation.
+    let events_before = stored.task.version() - stored.claim_events.len() as u64;
+    stored.task.status() == TaskStatus::Running && events_before > 1 && stored.claim_events.iter().any(starts)
 }
 
 /// Waits for something while the running attempts go on; those that end are put aside.
@@ -449,10 +537,11 @@ async fn sleep_until(clock: crate::Clock, at: Option<Timestamp>) {
     }
 }
 
-/// Something was said, and long enough ago that more may have come since.
-async fn report_due(told: &Told) {
-    told.wait().await;
-    tokio::time::sleep(REPORT_EVERY).await;
+async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// An error with its causes, on one line.

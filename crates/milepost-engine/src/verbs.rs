@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use milepost_core::id::{PlanId, TaskId, Tenant};
 use milepost_core::plan::{PlanCommand, PlanRejection, next_plan_status};
-use milepost_core::task::{By, Command, Decision, PlanStatus, Rejection, TaskStatus, decide};
+use milepost_core::task::{By, Command, Decision, PlanStatus, Record, Rejection, TaskStatus, decide};
 use milepost_store::{
     Commit, Holder, LeaseChange, PlanChange, StoreError, StoredTask, TaskQuery, TaskRow, TasksOf, Wake,
 };
@@ -55,6 +55,9 @@ pub enum VerbError {
     Refused(String),
     #[error("there is no {what} `{id}`")]
     NotFound { what: &'static str, id: String },
+    /// It was changed by somebody else since the person looked at it.
+    #[error("{what} is at version {found}, expected {expected}")]
+    Version { what: String, expected: u64, found: u64 },
     /// The task went from one hand to another again and again.
     #[error("the task is changing too fast; try again")]
     Moved,
@@ -68,8 +71,17 @@ impl From<StoreError> for VerbError {
             StoreError::NotFound { what, id } => VerbError::NotFound { what, id },
             StoreError::Plan(rejection) => VerbError::Plan(rejection),
             StoreError::Task(rejection) => VerbError::Rejected(rejection),
+            StoreError::PlanConflict { plan, expected, found } => {
+                VerbError::Version { what: format!("plan {plan}"), expected, found }
+            }
             other => VerbError::Store(other),
         }
+    }
+}
+
+impl VerbError {
+    pub(crate) fn task_version(task: &TaskId, expected: u64, found: u64) -> Self {
+        VerbError::Version { what: format!("task {task}"), expected, found }
     }
 }
 
@@ -78,25 +90,52 @@ const AT_ONCE: usize = PAGE;
 /// A page of a plan's tasks.
 const PAGE: usize = 500;
 
+/// What is asked of one task.
+#[derive(Debug, Clone)]
+struct Asked {
+    command: Command,
+    /// What becomes of its plan in the same commit.
+    plan: Option<PlanCommand>,
+    /// Refused if the task is at another version.
+    expected: Option<u64>,
+}
+
 impl Engine {
     /// Does what a person asked; answered once it is durable.
     pub async fn operate(&self, target: Target, verb: Verb, by: By) -> Result<Effect, VerbError> {
+        self.operate_expecting(target, verb, by, None).await
+    }
+
+    /// The same, if the plan or task is still at the version that the person looked at.
+    pub async fn operate_expecting(
+        &self,
+        target: Target,
+        verb: Verb,
+        by: By,
+        expected: Option<u64>,
+    ) -> Result<Effect, VerbError> {
         let inner = self.inner().clone();
-        self.see_through(async move { inner.operate(target, verb, by).await }).await
+        self.see_through(async move { inner.operate(target, verb, by, expected).await }).await
     }
 }
 
 impl Inner {
-    async fn operate(self: &Arc<Self>, target: Target, verb: Verb, by: By) -> Result<Effect, VerbError> {
+    async fn operate(
+        self: &Arc<Self>,
+        target: Target,
+        verb: Verb,
+        by: By,
+        expected: Option<u64>,
+    ) -> Result<Effect, VerbError> {
         let effect = match target {
-            Target::Plan(plan) => self.operate_plan(&plan, verb, &by).await,
-            Target::Task(task) => self.operate_task(&task, verb, by).await,
+            Target::Plan(plan) => self.operate_plan(&plan, verb, &by, expected).await,
+            Target::Task(task) => self.operate_task(&task, verb, by, expected).await,
             Target::Tenant(tenant) => {
                 let query =
                     TaskQuery { of: TasksOf::Tenant(tenant.clone()), statuses: Vec::new(), after: None, limit: 1 };
                 let newest = self.store.tasks(query).await?.items.into_iter().next();
                 let newest = newest.ok_or(VerbError::NotFound { what: "task of tenant", id: tenant.to_string() })?;
-                self.operate_task(&newest.key.id, verb, by).await
+                self.operate_task(&newest.key.id, verb, by, expected).await
             }
         };
         // Also after an error: some tasks of a plan may have been changed before it.
@@ -104,7 +143,13 @@ impl Inner {
         effect
     }
 
-    async fn operate_task(self: &Arc<Self>, task: &TaskId, verb: Verb, by: By) -> Result<Effect, VerbError> {
+    async fn operate_task(
+        self: &Arc<Self>,
+        task: &TaskId,
+        verb: Verb,
+        by: By,
+        expected: Option<u64>,
+    ) -> Result<Effect, VerbError> {
         let (command, plan) = match verb {
             Verb::Pause => (Command::Pause(by), None),
             Verb::Resume => (Command::Resume(by), None),
@@ -118,7 +163,7 @@ impl Inner {
                 )));
             }
         };
-        let status = self.command(task, command, plan, None).await?;
+        let status = self.command(task, Asked { command, plan, expected }, None).await?;
         Ok(Effect { tasks: 1, plan: None, task: Some((task.clone(), status)) })
     }
 
@@ -126,8 +171,7 @@ impl Inner {
     async fn command(
         self: &Arc<Self>,
         task: &TaskId,
-        command: Command,
-        plan: Option<PlanCommand>,
+        asked: Asked,
         mut seen: Option<StoredTask>,
     ) -> Result<TaskStatus, VerbError> {
         // It may be claimed or given back between the look and the commit; each round sees where it went.
@@ -135,12 +179,13 @@ impl Inner {
             let outcome = match self.runner(task) {
                 Some(runner) => {
                     let (reply, answer) = oneshot::channel();
-                    match runner.send(Order { command: command.clone(), reply }) {
+                    let order = Order { command: asked.command.clone(), expected: asked.expected, reply };
+                    match runner.send(order) {
                         Ok(()) => answer.await.unwrap_or(Err(VerbError::Moved)),
                         Err(_) => Err(VerbError::Moved),
                     }
                 }
-                None => self.command_unheld(task, command.clone(), plan, seen.take()).await,
+                None => self.command_unheld(task, asked.clone(), seen.take()).await,
             };
             match outcome {
                 // Whoever takes it on or gives it back may need a moment on a busy machine.
@@ -154,8 +199,7 @@ impl Inner {
     async fn command_unheld(
         self: &Arc<Self>,
         task: &TaskId,
-        command: Command,
-        plan: Option<PlanCommand>,
+        asked: Asked,
         seen: Option<StoredTask>,
     ) -> Result<TaskStatus, VerbError> {
         let stored = match seen {
@@ -163,20 +207,25 @@ impl Inner {
             None => self.store.task(task).await?,
         };
         let stored = stored.ok_or_else(|| VerbError::NotFound { what: "task", id: task.to_string() })?;
-        let expected = stored.task.version();
-        let decision = self.decide_unheld(&stored, command)?;
+        let version = stored.task.version();
+        // What is decided here is committed for this very version, so that nothing can come in between.
+        if let Some(expected) = asked.expected.filter(|expected| *expected != version) {
+            return Err(VerbError::task_version(task, expected, version));
+        }
+        let decision = self.decide_unheld(&stored, asked.command)?;
         let status = decision.task.status();
         if decision.events.is_empty() {
             return Ok(status);
         }
         let plan_id = decision.task.spec().plan.clone();
+        let (events, changed): (Arc<[Record]>, _) = (decision.events.into(), Arc::new(decision.task));
         let item = FeedItem::Task {
             plan: plan_id.clone(),
             task: task.clone(),
             status,
-            records: decision.events.clone().into(),
-            done: decision.task.done().len(),
-            stages: decision.task.stages().len(),
+            records: events.clone(),
+            done: changed.done().len(),
+            stages: changed.stages().len(),
         };
         // A rollback that was asked for may begin at once; anything else that is active waits for its recovery.
         let lease =
@@ -184,15 +233,16 @@ impl Inner {
         let commit = Commit {
             key: stored.key,
             holder: Holder::Operator,
-            expected,
-            events: decision.events.into(),
-            task: decision.task.into(),
+            expected: version,
+            events: events.clone(),
+            task: changed.clone(),
             lease,
-            plan,
+            plan: asked.plan,
             output: Vec::new(),
         };
         match self.store.commit(commit).await {
             Ok(committed) => {
+                self.meters.happened(&events, &changed);
                 self.feed.publish(|| item);
                 if let Some(status) = committed.plan {
                     self.plan_changed(&plan_id, status);
@@ -217,24 +267,35 @@ impl Inner {
         Ok(Decision { events, task: second.task })
     }
 
-    async fn operate_plan(self: &Arc<Self>, plan: &PlanId, verb: Verb, by: &By) -> Result<Effect, VerbError> {
+    async fn operate_plan(
+        self: &Arc<Self>,
+        plan: &PlanId,
+        verb: Verb,
+        by: &By,
+        expected: Option<u64>,
+    ) -> Result<Effect, VerbError> {
         use TaskStatus::{Failed, Paused, RollbackFailed, Running};
+        // Verbs that change the plan itself are refused by that very change; the others are commits of its tasks.
+        let first_changes_plan = matches!(verb, Verb::Start | Verb::Pause | Verb::Resume | Verb::Cancel);
+        if let Some(expected) = expected.filter(|_| !first_changes_plan) {
+            self.expect_plan(plan, expected).await?;
+        }
         let changed = match verb {
             Verb::Start => {
-                self.change_plan(plan, PlanCommand::Start, by).await?;
+                self.change_plan(plan, PlanCommand::Start, by, expected).await?;
                 0
             }
             Verb::Pause => {
-                self.change_plan(plan, PlanCommand::Pause, by).await?;
+                self.change_plan(plan, PlanCommand::Pause, by, expected).await?;
                 self.for_each(plan, &[Running], any, Command::Pause(by.clone()), None).await?
             }
             Verb::Resume => {
-                self.change_plan(plan, PlanCommand::Resume, by).await?;
+                self.change_plan(plan, PlanCommand::Resume, by, expected).await?;
                 let waits = |row: &TaskRow| row.status == Paused || row.pause_requested || row.interrupted;
                 self.for_each(plan, &[Paused, Running], waits, Command::Resume(by.clone()), None).await?
             }
             Verb::Cancel => {
-                self.change_plan(plan, PlanCommand::Cancel, by).await?;
+                self.change_plan(plan, PlanCommand::Cancel, by, expected).await?;
                 self.cancel_tasks(plan, by).await?
             }
             Verb::Retry { from_checkpoint } => {
@@ -281,8 +342,23 @@ impl Inner {
         }
     }
 
-    async fn change_plan(self: &Arc<Self>, plan: &PlanId, command: PlanCommand, by: &By) -> Result<(), VerbError> {
-        let change = PlanChange { plan: plan.clone(), command, by: by.clone(), now: self.clock.now() };
+    async fn expect_plan(&self, plan: &PlanId, expected: u64) -> Result<(), VerbError> {
+        let row = self.store.plan(plan).await?;
+        let found = row.ok_or_else(|| VerbError::NotFound { what: "plan", id: plan.to_string() })?.version;
+        if found != expected {
+            return Err(VerbError::Version { what: format!("plan {plan}"), expected, found });
+        }
+        Ok(())
+    }
+
+    async fn change_plan(
+        self: &Arc<Self>,
+        plan: &PlanId,
+        command: PlanCommand,
+        by: &By,
+        expected: Option<u64>,
+    ) -> Result<(), VerbError> {
+        let change = PlanChange { plan: plan.clone(), command, by: by.clone(), expected, now: self.clock.now() };
         let row = self.store.change_plan(change).await?;
         self.feed.plan_changed(plan, row.status);
         Ok(())
@@ -336,8 +412,9 @@ impl Inner {
             let ids = page.items.into_iter().filter(wanted).map(|row| row.key.id);
             let mut work = Vec::new();
             for (id, seen) in self.look_at(ids).await {
-                let (inner, command) = (self.clone(), command.clone());
-                work.push(async move { inner.command(&id, command, plan_command, seen).await });
+                let inner = self.clone();
+                let asked = Asked { command: command.clone(), plan: plan_command, expected: None };
+                work.push(async move { inner.command(&id, asked, seen).await });
             }
             let mut work = futures::stream::iter(work).buffer_unordered(AT_ONCE);
             while let Some(outcome) = work.next().await {

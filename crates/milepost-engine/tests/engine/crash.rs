@@ -104,6 +104,7 @@ async fn a_cancel_of_a_plan_that_a_crash_cut_short_is_finished_at_the_next_start
         plan: crate::support::plan_id("p"),
         command: milepost_core::plan::PlanCommand::Cancel,
         by: milepost_core::task::By::new("tester"),
+        expected: None,
         now: world.clock.now(),
     };
     node.engine.store().change_plan(change).await.unwrap();

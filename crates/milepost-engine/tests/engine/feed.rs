@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use milepost_core::task::{PlanStatus, TaskStatus};
 use milepost_engine::stage::{Outcome, Progress, StageCall};
-use milepost_engine::{FeedItem, Registry};
+use milepost_engine::{FeedItem, Registry, Verb};
+use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-use crate::support::{Answers, Faulty, Gate, Journal, World, bounded, kind, words};
+use crate::support::{Answers, Faulty, Gate, Journal, RETRY, World, bounded, kind, of_task, words};
 
 #[tokio::test(start_paused = true)]
 async fn state_changes_come_in_the_order_of_the_log_and_none_is_left_out() {
@@ -51,6 +52,7 @@ async fn progress_comes_at_most_four_times_a_second_and_ends_with_the_newest() {
     loop {
         match bounded("the next item", feed.recv()).await {
             Ok(FeedItem::Progress { progress, .. }) => {
+                let progress = progress.expect("the stage reports");
                 assert!(progress.done >= newest);
                 newest = progress.done;
                 times.push(world.clock.now());
@@ -63,6 +65,103 @@ async fn progress_comes_at_most_four_times_a_second_and_ends_with_the_newest() {
     assert!((30..=40).contains(&times.len()), "{} in ten seconds", times.len());
     assert!(times.windows(2).all(|pair| pair[1].since(pair[0]).get() >= 250));
     assert!(newest >= 950, "{newest}");
+}
+
+/// What the feed said of tasks' progress by now.
+fn shown(feed: &mut broadcast::Receiver<FeedItem>) -> Vec<(usize, usize, f64)> {
+    let mut shown = Vec::new();
+    loop {
+        match feed.try_recv() {
+            Ok(FeedItem::Progress { done, stages, percent, .. }) => shown.push((done, stages, percent)),
+            Ok(FeedItem::Task { .. } | FeedItem::Plan { .. }) => {}
+            Err(TryRecvError::Empty) => return shown,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_stages_that_report_at_once_show_the_task_at_most_four_times_a_second() {
+    let world = World::new();
+    let busy = kind(|call: StageCall| async move {
+        for done in 0..1000 {
+            call.reporter.progress(Progress { done, total: 1000 });
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Outcome::success()
+    });
+    let brief = kind(|_| async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        Outcome::success()
+    });
+    let node = world.node(Registry::new().with("busy", busy).with("brief", brief));
+    let mut feed = node.engine.feed().subscribe();
+    // A chain of brief stages beside the busy ones must not keep them from being heard either.
+    let brief: Vec<String> = (0..40).map(|i| format!("{{name: b{i}, uses: brief, needs: [NEED]}}")).collect();
+    let brief = brief.iter().enumerate().map(|(i, text)| match i {
+        0 => text.replace("NEED", ""),
+        i => text.replace("NEED", &format!("b{}", i - 1)),
+    });
+    let busy = (0..3).map(|i| format!("{{name: s{i}, uses: busy, needs: []}}"));
+    let stages: Vec<String> = busy.chain(brief).collect();
+    node.submit(&format!("{{plan: p, stages: [{}], tasks: [{{id: t}}]}}", stages.join(","))).await;
+    let (mut times, mut newest) = (Vec::new(), 0.0);
+    loop {
+        match bounded("the next item", feed.recv()).await {
+            Ok(FeedItem::Progress { percent, .. }) => {
+                assert!(percent >= newest, "{percent} after {newest}");
+                newest = percent;
+                times.push(world.clock.now());
+            }
+            Ok(FeedItem::Plan { .. }) => break,
+            Ok(FeedItem::Task { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!((30..=41).contains(&times.len()), "{} in ten seconds", times.len());
+    assert!(times.windows(2).all(|pair| pair[1].since(pair[0]).get() >= 250));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_task_shows_every_ten_seconds_how_far_it_is() {
+    let (world, gate, journal) = (World::new(), Gate::shut(), Journal::default());
+    let node = world.node(Registry::new().with("gate", gate.kind()).with("noop", journal.kind()));
+    let mut feed = node.engine.feed().subscribe();
+    node.submit("{plan: p, stages: [{name: a, uses: noop}, {name: b, uses: gate}], tasks: [{id: t}]}").await;
+    gate.inside(1).await;
+    tokio::time::sleep(Duration::from_millis(9_900)).await;
+    assert_eq!(shown(&mut feed), [], "the first run of a task has nothing to make up for");
+    tokio::time::sleep(Duration::from_secs(25)).await;
+    assert_eq!(shown(&mut feed), [(1, 2, 50.0); 3]);
+    gate.open();
+    node.ended("p").await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(shown(&mut feed), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_shows_the_checkpoints_progress_exactly_once_before_its_first_heartbeat() {
+    let (world, gate, flaky) = (World::new(), Gate::shut(), crate::support::Flaky::default());
+    flaky.fail("b", 1);
+    let node = world.node(Registry::new().with("gate", gate.kind()).with("flaky", flaky.kind()));
+    let stages = "[{name: a, uses: flaky}, {name: b, uses: flaky}, {name: c, uses: gate}, {name: d, uses: gate}]";
+    let mut feed = node.engine.feed().subscribe();
+    node.run(&format!("{{plan: p, defaults: {{retry: {{max_attempts: 1}}}}, stages: {stages}, tasks: [{{id: t}}]}}"))
+        .await;
+    assert_eq!(shown(&mut feed), []);
+    node.does(of_task("t"), RETRY).await;
+    gate.inside(1).await;
+    tokio::time::sleep(Duration::from_millis(9_900)).await;
+    assert_eq!(shown(&mut feed), [(1, 4, 25.0)]);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(shown(&mut feed), [(2, 4, 50.0)], "the heartbeat");
+    // A pause and a resume go on from a checkpoint as well.
+    node.does(of_task("t"), Verb::Pause).await;
+    gate.let_go(1);
+    node.until_status("t", TaskStatus::Paused).await;
+    node.does(of_task("t"), Verb::Resume).await;
+    gate.inside(1).await;
+    assert_eq!(shown(&mut feed), [(3, 4, 75.0)]);
 }
 
 #[tokio::test(start_paused = true)]

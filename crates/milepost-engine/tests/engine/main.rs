@@ -2,6 +2,7 @@
 
 mod attempts;
 mod crash;
+mod explain;
 mod feed;
 mod limits;
 mod order;

@@ -106,6 +106,7 @@ async fn a_retry_that_came_due_under_a_paused_plan_fires_when_the_plan_goes_on_a
             plan: plan_id("p"),
             command,
             by: milepost_core::task::By::new("tester"),
+            expected: None,
             now: world.clock.now(),
         };
         node.engine.store().change_plan(change(milepost_core::plan::PlanCommand::Pause)).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use milepost_core::task::{StageStatus, TaskStatus};
+use milepost_core::task::{By, StageStatus, TaskStatus};
 use milepost_engine::{Registry, Verb, VerbError};
 use milepost_store::{Resubmit, Start};
 
@@ -214,4 +214,43 @@ async fn verbs_reach_tasks_that_come_and_go_all_the_time() {
     node.does(of_plan("p"), Verb::Resume).await;
     assert_eq!(node.ended("p").await.counts.completed, 20);
     assert_eq!(journal.calls().len(), 400, "each stage of each task once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verb_for_a_version_that_is_no_longer_the_newest_is_refused_and_changes_nothing() {
+    let (world, gate) = (World::new(), Gate::shut());
+    let store = Arc::new(milepost_store::memory::MemoryStore::new());
+    let node = world.node_on(store, Registry::new().with("gate", gate.kind()));
+    node.submit(
+        "{plan: p, max_concurrency: 1, stages: [{name: s, uses: gate}], tasks: [{id: held, tenant: x}, {id: waits}]}",
+    )
+    .await;
+    gate.inside(1).await;
+    let plan_version = node.plan("p").await.version;
+    for (target, found) in [
+        (of_task("held"), node.task("held").await.version()),
+        (of_tenant("x"), node.task("held").await.version()),
+        (of_task("waits"), node.task("waits").await.version()),
+        (of_plan("p"), plan_version),
+    ] {
+        let verb = if target == of_plan("p") { RETRY } else { Verb::Pause };
+        for expected in [found - 1, found + 1] {
+            let asked = node.engine.operate_expecting(target.clone(), verb, By::new("tester"), Some(expected)).await;
+            let refused = asked.unwrap_err();
+            assert!(
+                matches!(refused, VerbError::Version { expected: e, found: f, .. } if e == expected && f == found),
+                "{refused}"
+            );
+        }
+    }
+    assert!(node.task("held").await.pause_requested().is_none());
+    for (target, version) in [
+        (of_task("waits"), node.task("waits").await.version()),
+        (of_task("held"), node.task("held").await.version()),
+        (of_plan("p"), plan_version),
+    ] {
+        let asked = node.engine.operate_expecting(target, Verb::Pause, By::new("tester"), Some(version)).await;
+        asked.expect("it is the newest");
+    }
+    assert!(node.task("held").await.pause_requested().is_some());
 }

@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
 use milepost_store::{
-    ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note, Page, PlanChange,
-    PlanQuery, PlanRow, Store, StoreError, StoreStats, StoredEvent, StoredTask, Submission, Submitted, TaskQuery,
-    TaskRow,
+    ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note,
+    Page, PlanChange, PlanQuery, PlanRow, Position, Store, StoreError, StoreStats, StoredEvent, StoredTask, Submission,
+    Submitted, TaskQuery, TaskRow, TokenRow,
 };
 use tokio::sync::Notify;
 
@@ -167,6 +167,22 @@ impl Store for Faulty {
 
     async fn logs(&self, query: LogQuery) -> Result<Vec<LogChunk>, StoreError> {
         self.store.logs(query).await
+    }
+
+    async fn changes(&self, query: ChangeQuery) -> Result<Changes, StoreError> {
+        self.store.changes(query).await
+    }
+
+    async fn newest(&self) -> Result<Position, StoreError> {
+        self.store.newest().await
+    }
+
+    async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
+        self.store.tokens().await
+    }
+
+    async fn put_token(&self, token: TokenRow) -> Result<(), StoreError> {
+        self.store.put_token(token).await
     }
 
     async fn locks(&self) -> Result<Vec<LockRow>, StoreError> {

@@ -1,0 +1,392 @@
+//! Why a task is not running: read off what is stored, in words and in data. Changes nothing and decides nothing.
+
+use milepost_core::api::{Explanation, Reason};
+use milepost_core::id::{PlanId, TaskId};
+use milepost_core::plan::Recovery;
+use milepost_core::task::{By, Event, PlanStatus, Record, StageStatus, Task, TaskStatus};
+use milepost_core::time::{Millis, Timestamp};
+use milepost_store::{EventQuery, LockRow, PlanQuery, PlanRow, Store, StoreError, StoredTask, TaskQuery, TasksOf};
+use serde_json::{Map, Value};
+
+/// A page of a log or a list.
+const PAGE: usize = 1000;
+
+/// Says why the task is not running, or that it is. None: there is no such task.
+pub async fn explain(store: &dyn Store, task: &TaskId, now: Timestamp) -> Result<Option<Explanation>, StoreError> {
+    let stored = match store.task(task).await {
+        Ok(Some(stored)) => stored,
+        Ok(None) => return Ok(None),
+        Err(StoreError::Damaged { what, detail }) => {
+            return damaged_row(store, task, &format!("{what} is damaged: {detail}")).await.map(Some);
+        }
+        Err(error) => return Err(error),
+    };
+    let plan = store.plan(&stored.task.spec().plan).await?;
+    let missing = || StoreError::NotFound { what: "plan", id: stored.task.spec().plan.to_string() };
+    let plan = plan.ok_or_else(missing)?;
+    let case = Case { store, stored: &stored, plan: &plan, now };
+    let why = case.why().await?;
+    Ok(Some(why.of(task, &plan.id, stored.task.status())))
+}
+
+/// One task under one roof with all that bears on it.
+struct Case<'a> {
+    store: &'a dyn Store,
+    stored: &'a StoredTask,
+    plan: &'a PlanRow,
+    now: Timestamp,
+}
+
+/// An answer in the making.
+struct Why {
+    reason: Reason,
+    message: String,
+    next: Option<String>,
+    data: Map<String, Value>,
+}
+
+impl Why {
+    fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into(), next: None, data: Map::new() }
+    }
+
+    fn next(mut self, next: impl Into<String>) -> Self {
+        self.next = Some(next.into());
+        self
+    }
+
+    /// What is not known is left out.
+    fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        let value = value.into();
+        if !value.is_null() {
+            self.data.insert(key.to_owned(), value);
+        }
+        self
+    }
+
+    fn at(self, key: &str, at: impl Into<Option<Timestamp>>) -> Self {
+        let at = at.into().map(|at| at.to_string());
+        self.with(key, at)
+    }
+
+    fn by(self, by: Option<&By>) -> Self {
+        let (who, why) = (by.map(|by| by.who.clone()), by.and_then(|by| by.why.clone()));
+        self.with("by", who).with("why", why)
+    }
+
+    fn of(self, task: &TaskId, plan: &PlanId, status: TaskStatus) -> Explanation {
+        Explanation {
+            task_id: task.clone(),
+            plan_id: plan.clone(),
+            status,
+            reason: self.reason,
+            message: self.message,
+            next: self.next,
+            data: self.data,
+        }
+    }
+}
+
+impl Case<'_> {
+    fn task(&self) -> &Task {
+        &self.stored.task
+    }
+
+    async fn why(&self) -> Result<Why, StoreError> {
+        let id = self.task().id();
+        Ok(match self.task().status() {
+            TaskStatus::Completed | TaskStatus::Cancelled | TaskStatus::RolledBack => self.ended(),
+            TaskStatus::Failed => {
+                self.failed("failed").next(format!("milepost retry {id}, or milepost rollback {id} to undo it"))
+            }
+            TaskStatus::RollbackFailed => self.rollback_failed().await?,
+            TaskStatus::Paused => self.paused().await?,
+            TaskStatus::Pending => self.pending().await?,
+            TaskStatus::Running | TaskStatus::RollingBack => self.active().await?,
+        })
+    }
+
+    fn ended(&self) -> Why {
+        let status = self.task().status();
+        Why::new(Reason::Ended, format!("it has ended: {status}")).at("endedAt", self.task().ended_at())
+    }
+
+    fn failed(&self, verb: &str) -> Why {
+        let Some(failure) = self.task().failure() else { return Why::new(Reason::Failed, format!("it {verb}")) };
+        let stage = failure.stage.as_ref();
+        let at = stage.map(|stage| format!(" at stage {stage}")).unwrap_or_default();
+        let attempts = failure.attempts.map(|n| format!(" after {}", count(u64::from(n), "attempt")));
+        let attempts = attempts.unwrap_or_default();
+        let kind = failure.cause.error_type.as_str();
+        Why::new(Reason::Failed, format!("it {verb}{at}{attempts}: {kind}: {}", failure.cause.reason))
+            .with("stage", stage.map(ToString::to_string))
+            .with("attempts", failure.attempts)
+            .with("errorType", kind)
+            .with("lastError", failure.cause.reason.as_str())
+            .at("failedAt", failure.at)
+    }
+
+    async fn rollback_failed(&self) -> Result<Why, StoreError> {
+        let last = self.last_event(|event| matches!(event, Event::RollbackFailed { .. })).await?;
+        let reason = match last.as_ref().map(Record::event) {
+            Some(Event::RollbackFailed { reason }) => reason.clone(),
+            Some(_) | None => "some stages could not be undone".to_owned(),
+        };
+        let why = Why::new(Reason::Failed, format!("its rollback failed: {reason}"));
+        let why = why.with("lastError", reason).at("failedAt", last.map(|record| record.at()));
+        Ok(why.next(format!("milepost rollback {}", self.task().id())))
+    }
+
+    async fn paused(&self) -> Result<Why, StoreError> {
+        let pause = self.last_event(|event| matches!(event, Event::TaskPaused { .. })).await?;
+        let by = match pause.as_ref().map(Record::event) {
+            Some(Event::TaskPaused { by }) => by.as_ref(),
+            Some(_) | None => None,
+        };
+        let since = pause.as_ref().map(Record::at);
+        let why = Why::new(Reason::Paused, format!("it was paused{}", words(by))).by(by).at("since", since);
+        // A task alone cannot go on while its plan is paused.
+        let target =
+            if self.plan.status == PlanStatus::Paused { self.plan.id.as_str() } else { self.task().id().as_str() };
+        Ok(why.next(format!("milepost resume {target}")))
+    }
+
+    async fn pending(&self) -> Result<Why, StoreError> {
+        if let Some(why) = self.held_up_by_plan() {
+            return Ok(why);
+        }
+        if let Some(why) = self.held_up_by_others().await? {
+            return Ok(why);
+        }
+        let words = "its turn is next: it starts as soon as a node that runs this store has room";
+        Ok(Why::new(Reason::NodeFull, words))
+    }
+
+    /// Tasks of a plan that does not run are not taken on.
+    fn held_up_by_plan(&self) -> Option<Why> {
+        let (plan, status) = (&self.plan.id, self.plan.status);
+        let by = self.plan.changed_by.as_ref();
+        match status {
+            PlanStatus::Running => None,
+            PlanStatus::Created | PlanStatus::Ready => Some(
+                Why::new(Reason::PlanNotStarted, format!("its plan {plan} has not been started"))
+                    .next(format!("milepost start {plan}")),
+            ),
+            PlanStatus::Paused => Some(
+                Why::new(Reason::PlanPaused, format!("its plan {plan} was paused{}", words(by)))
+                    .by(by)
+                    .next(format!("milepost resume {plan}")),
+            ),
+            PlanStatus::Completed | PlanStatus::Failed | PlanStatus::Cancelled => {
+                let why = Why::new(Reason::PlanEnded, format!("its plan {plan} has ended: {status}{}", words(by)));
+                let why = why.by(by).at("since", self.plan.ended_at);
+                Some(if status == PlanStatus::Failed { why.next(format!("milepost retry {plan}")) } else { why })
+            }
+        }
+    }
+
+    /// Its tenant, something that cannot be read, or a slot.
+    async fn held_up_by_others(&self) -> Result<Option<Why>, StoreError> {
+        if let Some(lock) = self.lock_of_another().await? {
+            let holder = format!("{}:{}", lock.plan, lock.task);
+            let words = format!("its tenant {} is held by {holder} {}", lock.tenant, self.since(lock.since));
+            let why = Why::new(Reason::TenantLocked, words).with("tenantId", lock.tenant.to_string());
+            let why = why.with("heldBy", holder).at("since", lock.since);
+            return Ok(Some(why.next(format!("milepost status {}", lock.task))));
+        }
+        if let Some(reason) = &self.stored.blocked_by {
+            return Ok(Some(Why::new(Reason::Damaged, format!("what is stored of it cannot be read: {reason}"))));
+        }
+        let (counts, most) = (&self.plan.counts, self.plan.max_concurrency);
+        let running = counts.running + counts.rolling_back;
+        if running < u64::from(most) {
+            return Ok(None);
+        }
+        let words = format!("its plan runs {running} of at most {most} tasks at once");
+        Ok(Some(Why::new(Reason::NoSlot, words).with("running", running).with("maxConcurrency", most)))
+    }
+
+    async fn lock_of_another(&self) -> Result<Option<LockRow>, StoreError> {
+        let spec = self.task().spec();
+        let Some(tenant) = &spec.tenant else { return Ok(None) };
+        let locks = self.store.locks().await?;
+        Ok(locks.into_iter().find(|lock| lock.tenant == *tenant && lock.task != spec.id))
+    }
+
+    async fn active(&self) -> Result<Why, StoreError> {
+        let task = self.task();
+        if task.interrupted() || self.stored.orphaned {
+            return self.without_node().await;
+        }
+        if let Some(by) = task.pause_requested() {
+            let words = format!("it pauses when its running stage has ended{}", asked(Some(by)));
+            let next = format!("milepost resume {} takes the pause back", task.id());
+            return Ok(Why::new(Reason::Pausing, words).by(Some(by)).next(next));
+        }
+        if let Some(why) = self.waits_for_retry() {
+            return Ok(why);
+        }
+        if self.stored.epoch == 0 {
+            return self.unheld().await;
+        }
+        let stage = task.current_stage().map(|index| task.stage(index));
+        let name = stage.map(|(definition, _)| definition.name.to_string());
+        let undoing = if task.status() == TaskStatus::RollingBack { "undoes" } else { "runs" };
+        let words = match &name {
+            Some(name) => format!("it {undoing} stage {name}"),
+            None => format!("it {undoing} its stages"),
+        };
+        Ok(Why::new(Reason::Running, words)
+            .with("stage", name)
+            .with("attempt", stage.map(|(_, state)| task.undo().map_or(state.attempt, |undo| undo.attempt)))
+            .with("node", task.node().map(|node| node.to_string()))
+            .at("since", stage.and_then(|(_, state)| state.since)))
+    }
+
+    /// Nobody has it, and nobody lost it either: a rollback that was asked for and has not begun.
+    async fn unheld(&self) -> Result<Why, StoreError> {
+        if let Some(why) = self.held_up_by_others().await? {
+            return Ok(why);
+        }
+        Ok(Why::new(Reason::NodeFull, "its turn is next: it goes on as soon as a node that runs this store has room"))
+    }
+
+    async fn without_node(&self) -> Result<Why, StoreError> {
+        let task = self.task();
+        let (node, since, how) = if task.interrupted() {
+            match self.last_event(|event| matches!(event, Event::TaskInterrupted { .. })).await? {
+                Some(Record(_, Event::TaskInterrupted { node, reason, .. })) => {
+                    (Some(node.to_string()), task.updated_at(), reason)
+                }
+                Some(_) | None => (None, task.updated_at(), "its node went away".to_owned()),
+            }
+        } else {
+            // A node that crashed says nothing: what it last wrote is the last sign of it.
+            (task.node().map(|node| node.to_string()), task.updated_at(), "its node went away".to_owned())
+        };
+        let on = node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
+        let interrupted = format!("it was interrupted{on} {}: {how}", self.since(since));
+        let manual = task.spec().settings.recovery == Recovery::Manual;
+        let verb = if task.status() == TaskStatus::RollingBack { "rollback" } else { "resume" };
+        let why = if self.plan.status == PlanStatus::Paused {
+            let by = self.plan.changed_by.as_ref();
+            let message = format!("{interrupted}; and its plan {} was paused{}", self.plan.id, words(by));
+            Why::new(Reason::PlanPaused, message).by(by).next(format!("milepost resume {}", self.plan.id))
+        } else if manual {
+            let message = format!("{interrupted}; its plan says `recovery: manual`, so a person decides");
+            Why::new(Reason::Interrupted, message).next(format!("milepost {verb} {}", task.id()))
+        } else {
+            Why::new(Reason::NodeGone, format!("{interrupted}; a node takes it up by itself"))
+        };
+        let recovery = if manual { "manual" } else { "auto" };
+        Ok(why.with("node", node).at("since", since).with("recovery", recovery))
+    }
+
+    fn waits_for_retry(&self) -> Option<Why> {
+        let task = self.task();
+        let due = task.next_due()?;
+        if task.stages().any(|(_, state)| state.status == StageStatus::Running) {
+            return None;
+        }
+        let (definition, state) = match task.undo() {
+            Some(undo) => task.stage(*undo.queue.first()?),
+            None => task.stages().find(|(_, state)| state.due() == Some(due))?,
+        };
+        let attempt = task.undo().map_or(state.attempt, |undo| undo.attempt);
+        let most = definition.retry.max_attempts;
+        let last = state.cause.as_ref();
+        let error = last.map(|cause| format!(": {}", cause.reason)).unwrap_or_default();
+        let words = format!(
+            "stage {} failed and is tried again {}, attempt {attempt} of {most}{error}",
+            definition.name,
+            self.until(due),
+        );
+        let why = Why::new(Reason::RetryWait, words)
+            .with("stage", definition.name.to_string())
+            .at("dueAt", due)
+            .with("attempt", attempt)
+            .with("maxAttempts", most)
+            .with("errorType", last.map(|cause| cause.error_type.as_str()))
+            .with("lastError", last.map(|cause| cause.reason.clone()));
+        Some(why)
+    }
+
+    /// The newest event of its kind.
+    async fn last_event(&self, wanted: fn(&Event) -> bool) -> Result<Option<Record>, StoreError> {
+        let version = self.task().version();
+        // What explains a task's present state is near the end of its log: the last page nearly always has it.
+        let mut upto = version;
+        while upto > 0 {
+            let after = upto.saturating_sub(PAGE as u64);
+            let limit = usize::try_from(upto - after).unwrap_or(PAGE);
+            let query = EventQuery { task: self.task().id().clone(), after, limit };
+            let found = self.store.events(query).await?;
+            if let Some(event) = found.into_iter().rev().find(|event| wanted(event.record.event())) {
+                return Ok(Some(event.record));
+            }
+            upto = after;
+        }
+        Ok(None)
+    }
+
+    fn since(&self, at: Timestamp) -> String {
+        format!("since {at} ({} ago)", seconds(self.now.since(at)))
+    }
+
+    fn until(&self, due: Timestamp) -> String {
+        match due.since(self.now) {
+            Millis::ZERO => "now".to_owned(),
+            left => format!("in {}, at {due}", seconds(left)),
+        }
+    }
+}
+
+/// A task whose log cannot be read still has a row in its plan's list. This looks through all of them, which only a
+/// damaged task is worth.
+async fn damaged_row(store: &dyn Store, task: &TaskId, detail: &str) -> Result<Explanation, StoreError> {
+    let why = Why::new(Reason::Damaged, format!("{detail}; nothing is done with it"));
+    let why = why.next("restore the store from a backup, or submit the work as a new task");
+    let mut plans = PlanQuery { open_only: false, after: None, limit: PAGE };
+    loop {
+        let page = store.plans(plans.clone()).await?;
+        for plan in &page.items {
+            let mut after = None;
+            loop {
+                let of = TasksOf::Plan(plan.id.clone());
+                let tasks = store.tasks(TaskQuery { of, statuses: Vec::new(), after, limit: PAGE }).await?;
+                if let Some(row) = tasks.items.iter().find(|row| row.key.id == *task) {
+                    return Ok(why.of(task, &plan.id, row.status));
+                }
+                after = tasks.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        plans.after = page.next;
+        if plans.after.is_none() {
+            return Err(StoreError::Damaged { what: format!("task {task}"), detail: detail.to_owned() });
+        }
+    }
+}
+
+fn words(by: Option<&By>) -> String {
+    match by {
+        Some(By { who, why: Some(why) }) => format!(" by {who}: {why}"),
+        Some(By { who, why: None }) => format!(" by {who}"),
+        None => String::new(),
+    }
+}
+
+fn asked(by: Option<&By>) -> String {
+    by.map(|by| format!(", as asked{}", words(Some(by)))).unwrap_or_default()
+}
+
+fn count(n: u64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// Whole seconds, for people; below one, what it is.
+fn seconds(length: Millis) -> Millis {
+    if length < Millis::from_secs(1) { length } else { Millis::from_secs(length.get() / 1000) }
+}

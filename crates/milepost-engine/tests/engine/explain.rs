@@ -1,0 +1,202 @@
+//! Why a task is not running: every reason by its name, with what a person needs to know and to do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use milepost_core::api::{Explanation, Reason};
+use milepost_core::task::{PlanStatus, TaskStatus};
+use milepost_core::time::Timestamp;
+use milepost_engine::{Registry, Verb, explain};
+use milepost_store::memory::MemoryStore;
+use milepost_store::{Resubmit, Start};
+
+use crate::support::{DAWN, Faulty, Flaky, Gate, Journal, Node, World, of_plan, of_task, plan, task_id};
+
+async fn why(node: &Node, task: &str) -> Explanation {
+    let (store, now) = (node.engine.store(), node.engine.clock().now());
+    explain(&**store, &task_id(task), now).await.expect("a store").expect("a task")
+}
+
+fn says(explanation: &Explanation, reason: Reason, words: &str, next: Option<&str>) {
+    assert_eq!(explanation.reason, reason, "{explanation:?}");
+    assert!(explanation.message.contains(words), "{}", explanation.message);
+    assert_eq!(explanation.next.as_deref(), next, "{explanation:?}");
+}
+
+/// A node on a store in memory, with a gate, a flaky kind and one that does nothing.
+fn node(world: &World) -> (Node, Gate, Flaky, Arc<MemoryStore>) {
+    let (gate, flaky, store) = (Gate::shut(), Flaky::default(), Arc::new(MemoryStore::new()));
+    let registry = Registry::new().with("gate", gate.kind()).with("flaky", flaky.kind());
+    let registry = registry.with("noop", Journal::default().kind());
+    (world.node_on(store.clone(), registry), gate, flaky, store)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_runs_says_where_and_one_that_has_ended_says_how() {
+    let world = World::new();
+    let (node, gate, ..) = node(&world);
+    node.submit("{plan: p, stages: [{name: s, uses: gate}], tasks: [{id: t}]}").await;
+    gate.inside(1).await;
+    let running = why(&node, "t").await;
+    says(&running, Reason::Running, "runs stage s", None);
+    assert_eq!((&running.data["node"], &running.data["attempt"]), (&"node-1".into(), &1.into()));
+    gate.open();
+    node.ended("p").await;
+    says(&why(&node, "t").await, Reason::Ended, "COMPLETED", None);
+    let nobody = explain(&**node.engine.store(), &task_id("nobody"), DAWN).await.unwrap();
+    assert_eq!(nobody, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pending_task_names_what_it_waits_for() {
+    let world = World::new();
+    let (node, gate, ..) = node(&world);
+    node.submit("{plan: p, max_concurrency: 1, stages: [{name: s, uses: gate}], tasks: [{id: a, tenant: x}, {id: b}]}")
+        .await;
+    node.submit("{plan: q, stages: [{name: s, uses: gate}], tasks: [{id: c, tenant: x}]}").await;
+    gate.inside(1).await;
+    let locked = why(&node, "c").await;
+    says(&locked, Reason::TenantLocked, "its tenant x is held by p:a since", Some("milepost status a"));
+    assert_eq!(locked.data["heldBy"], "p:a");
+    assert_eq!(locked.data["since"].as_str().unwrap().parse::<Timestamp>().unwrap(), DAWN);
+    let slotless = why(&node, "b").await;
+    says(&slotless, Reason::NoSlot, "runs 1 of at most 1 tasks", None);
+    assert_eq!((&slotless.data["running"], &slotless.data["maxConcurrency"]), (&1.into(), &1.into()));
+
+    let later = plan("{plan: r, stages: [{name: s, uses: gate}], tasks: [{id: d}]}");
+    node.engine.submit(later, Start::Later, Resubmit::Same).await.unwrap();
+    says(&why(&node, "d").await, Reason::PlanNotStarted, "plan r has not been started", Some("milepost start r"));
+    node.does(of_plan("r"), Verb::Pause).await;
+    let paused = why(&node, "d").await;
+    says(&paused, Reason::PlanPaused, "plan r was paused by tester", Some("milepost resume r"));
+    assert_eq!(paused.data["by"], "tester");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_only_waits_for_room_on_its_node_says_so() {
+    let (world, gate) = (World::new(), Gate::shut());
+    let store = Arc::new(MemoryStore::new());
+    let node = world.idle_node(store, Registry::new().with("gate", gate.kind()), |options| options.capacity = 1);
+    node.engine.start();
+    node.submit("{plan: p, stages: [{name: s, uses: gate}], tasks: [{id: a}, {id: b}]}").await;
+    gate.inside(1).await;
+    says(&why(&node, "b").await, Reason::NodeFull, "its turn is next", None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_says_when_it_is_due_which_attempt_it_is_and_what_went_wrong() {
+    let world = World::new();
+    let (node, _, flaky, _) = node(&world);
+    flaky.fail("s", 1);
+    let retry = "{max_attempts: 4, strategy: fixed, base: 1h, max: 1h, jitter: false}";
+    node.submit(&format!("{{plan: p, stages: [{{name: s, uses: flaky, retry: {retry}}}], tasks: [{{id: t}}]}}")).await;
+    node.until("t", |task| task.next_due().is_some()).await;
+    let waits = why(&node, "t").await;
+    says(&waits, Reason::RetryWait, "tried again in ", None);
+    assert!(waits.message.contains("attempt 2 of 4: no route"), "{}", waits.message);
+    assert_eq!((&waits.data["attempt"], &waits.data["maxAttempts"]), (&2.into(), &4.into()));
+    assert_eq!((&waits.data["lastError"], &waits.data["stage"]), (&"no route".into(), &"s".into()));
+    let due: Timestamp = waits.data["dueAt"].as_str().unwrap().parse().unwrap();
+    assert_eq!(Some(due), node.task("t").await.next_due());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_task_says_who_paused_it_and_why_and_one_that_is_about_to_pause_too() {
+    let world = World::new();
+    let (node, gate, ..) = node(&world);
+    node.submit("{plan: p, stages: [{name: a, uses: gate}, {name: b, uses: gate}], tasks: [{id: t}]}").await;
+    gate.inside(1).await;
+    let by = milepost_core::task::By { who: "ann".to_owned(), why: Some("maintenance".to_owned()) };
+    node.engine.operate(of_task("t"), Verb::Pause, by).await.unwrap();
+    let pausing = why(&node, "t").await;
+    says(&pausing, Reason::Pausing, "as asked by ann: maintenance", Some("milepost resume t takes the pause back"));
+    gate.let_go(1);
+    node.until_status("t", TaskStatus::Paused).await;
+    let paused = why(&node, "t").await;
+    says(&paused, Reason::Paused, "paused by ann: maintenance", Some("milepost resume t"));
+    assert_eq!((&paused.data["by"], &paused.data["why"]), (&"ann".into(), &"maintenance".into()));
+    node.does(of_plan("p"), Verb::Pause).await;
+    says(&why(&node, "t").await, Reason::Paused, "paused by ann", Some("milepost resume p"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_task_says_where_after_how_many_attempts_why_and_what_may_be_done() {
+    let world = World::new();
+    let (node, _, flaky, _) = node(&world);
+    flaky.fail("s", 9);
+    node.run(
+        "{plan: p, stages: [{name: s, uses: flaky, retry: {max_attempts: 2}, rollback: {uses: noop}}], tasks: [{id: t}]}",
+    )
+    .await;
+    let failed = why(&node, "t").await;
+    let next = Some("milepost retry t, or milepost rollback t to undo it");
+    says(&failed, Reason::Failed, "failed at stage s after 2 attempts: NETWORK: no route", next);
+    assert_eq!((&failed.data["attempts"], &failed.data["errorType"]), (&2.into(), &"NETWORK".into()));
+    node.does(of_task("t"), Verb::Rollback).await;
+    node.until_status("t", TaskStatus::RolledBack).await;
+    says(&why(&node, "t").await, Reason::Ended, "ROLLED_BACK", None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_that_failed_says_so() {
+    let world = World::new();
+    let (node, _, flaky, _) = node(&world);
+    flaky.fail("s", 1);
+    flaky.fail("s/undo", 1);
+    let stage = "{name: s, uses: flaky, rollback: {uses: flaky}}";
+    node.run(&format!("{{plan: p, defaults: {{retry: {{max_attempts: 1}}}}, stages: [{stage}], tasks: [{{id: t}}]}}"))
+        .await;
+    node.does(of_task("t"), Verb::Rollback).await;
+    node.until_status("t", TaskStatus::RollbackFailed).await;
+    says(&why(&node, "t").await, Reason::Failed, "its rollback failed: ", Some("milepost rollback t"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_node_is_gone_names_the_node_and_who_goes_on_with_it() {
+    let world = World::new();
+    let (before, gate, _, store) = node(&world);
+    for recovery in ["auto", "manual"] {
+        let text = "{plan: X, recovery: X, stages: [{name: s, uses: gate}], tasks: [{id: X-t}]}";
+        before.submit(&text.replace('X', recovery)).await;
+    }
+    gate.inside(2).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let after = world.idle_node(Arc::new(store.reopen()), Registry::new(), |_| {});
+    let gone = why(&after, "auto-t").await;
+    says(&gone, Reason::NodeGone, "interrupted on node-1 since", None);
+    assert!(gone.message.contains("(1m ago)"), "{}", gone.message);
+    let left = why(&after, "manual-t").await;
+    says(&left, Reason::Interrupted, "a person decides", Some("milepost resume manual-t"));
+    assert_eq!((&left.data["node"], &left.data["recovery"]), (&"node-1".into(), &"manual".into()));
+    after.does(of_plan("manual"), Verb::Pause).await;
+    assert_eq!(after.plan("manual").await.status, PlanStatus::Paused);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_its_stopping_node_gave_back_says_why_it_was_interrupted() {
+    let world = World::new();
+    let (node, gate, ..) = node(&world);
+    node.submit(
+        "{plan: p, recovery: manual, stages: [{name: a, uses: gate}, {name: b, uses: gate}], tasks: [{id: t}]}",
+    )
+    .await;
+    gate.inside(1).await;
+    let stop = node.stop();
+    gate.let_go(1);
+    stop.await;
+    let left = why(&node, "t").await;
+    says(&left, Reason::Interrupted, "the node was stopped", Some("milepost resume t"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_cannot_be_read_says_what_is_wrong_with_it() {
+    let (world, gate) = (World::new(), Gate::shut());
+    let store = Faulty::over(Arc::new(MemoryStore::new()));
+    let node = world.node_on(store.clone(), Registry::new().with("gate", gate.kind()));
+    node.submit("{plan: p, stages: [{name: s, uses: gate}], tasks: [{id: t}]}").await;
+    gate.inside(1).await;
+    store.damage(task_id("t"));
+    let damaged = why(&node, "t").await;
+    assert_eq!((damaged.reason, damaged.status), (Reason::Damaged, TaskStatus::Running));
+    assert!(damaged.message.contains("the test says so"), "{}", damaged.message);
+}
