@@ -1,0 +1,130 @@
+//! What every request can reach, and the settings it is treated by.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use milepost_engine::Engine;
+use milepost_store::Store;
+use tokio_util::sync::CancellationToken;
+
+use crate::auth::Tokens;
+use crate::idempotency::InFlight;
+use crate::metrics::Metrics;
+use crate::sse::Hub;
+
+/// How the server treats what comes in.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Plans that come over HTTP may have `run:` stages.
+    pub allow_commands: bool,
+    /// Requests without a token are refused; so it must be on any address that others can reach.
+    pub require_token: bool,
+    /// The longest body that is read.
+    pub max_body_bytes: usize,
+    /// Names, besides those of the loopback, under which a server without tokens may be asked.
+    pub allowed_hosts: Vec<String>,
+    /// Connections at once; those beyond are told to come back.
+    pub max_connections: usize,
+    /// Requests a second of one caller, in the long run; none: as many as they like.
+    pub rate_limit: Option<u32>,
+    /// How long a caller may take to send a request's head, and so also how long an idle connection is kept.
+    pub head_timeout: Duration,
+    /// How long a request may take to be read and answered. A stream has its answer as soon as it begins.
+    pub request_timeout: Duration,
+    /// How long a caller may leave an answer untouched before the connection is cut.
+    pub write_timeout: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            allow_commands: false,
+            require_token: false,
+            max_body_bytes: 16 * 1024 * 1024,
+            allowed_hosts: Vec::new(),
+            max_connections: 4096,
+            rate_limit: None,
+            head_timeout: Duration::from_secs(20),
+            request_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// A handle that is cheap to clone; each request has one.
+#[derive(Debug, Clone)]
+pub struct App {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    engine: Engine,
+    settings: Settings,
+    in_flight: InFlight,
+    tokens: Tokens,
+    metrics: Metrics,
+    draining: AtomicBool,
+    closing: CancellationToken,
+    hub: Arc<Hub>,
+}
+
+impl App {
+    pub fn new(engine: Engine, settings: Settings) -> Self {
+        let closing = CancellationToken::new();
+        let inner = Inner {
+            hub: Hub::new(engine.clone(), closing.clone()),
+            tokens: Tokens::default(),
+            metrics: Metrics::new(&engine),
+            draining: AtomicBool::new(false),
+            closing,
+            in_flight: InFlight::default(),
+            engine,
+            settings,
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// From now on the server says that it is not ready, so that nobody new is sent here. It goes on answering.
+    pub fn drain(&self) {
+        self.inner.draining.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.inner.draining.load(Ordering::Acquire)
+    }
+
+    /// Fires when the server leaves: streams, which have no end of their own, end then.
+    pub fn closing(&self) -> &CancellationToken {
+        &self.inner.closing
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &**self.inner.engine.store()
+    }
+
+    pub(crate) fn in_flight(&self) -> &InFlight {
+        &self.inner.in_flight
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
+    pub(crate) fn tokens(&self) -> &Tokens {
+        &self.inner.tokens
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
+    }
+
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.inner.hub
+    }
+}

@@ -1,0 +1,12 @@
+//! The HTTP API as its clients meet it: a real server on a port of its own, over each kind of store.
+
+mod bodies;
+mod document;
+mod explain;
+mod idempotency;
+mod life;
+mod lists;
+mod problems;
+mod support;
+mod verbs;
+mod versions;
