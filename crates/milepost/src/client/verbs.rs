@@ -1,0 +1,71 @@
+//! The operator's verbs. An answer means that it is done and durable.
+
+use milepost_core::api::{ResetAnswer, VerbAnswer, VerbRequest};
+use milepost_core::id::{PlanId, TaskId, Tenant};
+
+use super::connection::Client;
+use super::error::ClientError;
+
+/// What an operator asks for; of `retry`, the request says whether from the checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// Of a plan only.
+    Start,
+    Pause,
+    Resume,
+    Cancel,
+    Retry,
+    Rollback,
+}
+
+impl Verb {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verb::Start => "start",
+            Verb::Pause => "pause",
+            Verb::Resume => "resume",
+            Verb::Cancel => "cancel",
+            Verb::Retry => "retry",
+            Verb::Rollback => "rollback",
+        }
+    }
+}
+
+impl Client {
+    pub async fn operate_plan(
+        &self,
+        plan: &PlanId,
+        verb: Verb,
+        request: &VerbRequest,
+    ) -> Result<VerbAnswer, ClientError> {
+        self.post(&["plans", plan.as_str(), verb.as_str()], request).await
+    }
+
+    pub async fn operate_task(
+        &self,
+        task: &TaskId,
+        verb: Verb,
+        request: &VerbRequest,
+    ) -> Result<VerbAnswer, ClientError> {
+        self.post(&["tasks", task.as_str(), verb.as_str()], request).await
+    }
+
+    /// On the tenant's newest task.
+    pub async fn operate_tenant(
+        &self,
+        tenant: &Tenant,
+        verb: Verb,
+        request: &VerbRequest,
+    ) -> Result<VerbAnswer, ClientError> {
+        self.post(&["tenants", tenant.as_str(), verb.as_str()], request).await
+    }
+
+    /// Makes the plan's failed tasks PENDING again, to run at its next start.
+    pub async fn reset_failed_plan(&self, plan: &PlanId, request: &VerbRequest) -> Result<ResetAnswer, ClientError> {
+        self.post(&["plans", plan.as_str(), "reset-failed"], request).await
+    }
+
+    pub async fn reset_failed_task(&self, task: &TaskId, request: &VerbRequest) -> Result<ResetAnswer, ClientError> {
+        self.post(&["tasks", task.as_str(), "reset-failed"], request).await
+    }
+}
