@@ -8,14 +8,17 @@ use crate::config::Color;
 use crate::context::Context;
 use crate::exit::{Exit, Outcome};
 use crate::output::Data;
-use crate::{bench, check, checkpoint, events, logging, logs, run, status, verbs};
+use crate::{
+    bench, check, checkpoint, events, explain, logging, logs, run, serve, status, submit, token, verbs, watch,
+};
 
 const AFTER_HELP: &str = "\
 Exit codes:
   0    done
   1    some task failed, or the plan was cancelled
   2    bad usage, a bad plan file, or a plan that clashes with a stored one
-  3    store out of reach: missing, damaged, or owned by another process
+  3    store out of reach: missing, damaged, or owned by another process;
+       or server out of reach: not there, or it refuses the token
   4    no such plan or task
   5    refused: its state forbids it
   130  interrupted (Ctrl-C once: stop at the stage boundary; twice: now)
@@ -27,8 +30,10 @@ Examples:
   milepost pause task-3 --reason 'waiting for the database team'
   milepost logs task-3 --stage push
   milepost run deploy.yaml --retry-failed
+  milepost --server http://127.0.0.1:8080 submit deploy.yaml --watch
 
-Settings come from flags, then MILEPOST_STORE, then --config FILE or ./milepost.toml.";
+Settings come from flags, then MILEPOST_STORE, MILEPOST_SERVER and MILEPOST_TOKEN, then --config FILE or
+./milepost.toml.";
 
 /// Durable plans of tasks of stages: each stage's result is kept before the next one starts.
 #[derive(Debug, Parser)]
@@ -46,6 +51,12 @@ pub(crate) struct Global {
     /// Where plans are kept: sqlite:PATH [env: MILEPOST_STORE] [default: sqlite:milepost.db]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
+    /// Ask this running server instead of a store: http://HOST:PORT [env: MILEPOST_SERVER]
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) server: Option<String>,
+    /// The server's token is in this file; or in the variable MILEPOST_TOKEN
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
     /// Read settings from this file instead of ./milepost.toml
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -71,8 +82,18 @@ enum Command {
     Check(check::Args),
     /// Print the JSON Schema of plan files
     Schema,
+    /// Run plans here for whoever asks: the engine behind an HTTP API
+    Serve(serve::Args),
+    /// Keys to the API: make, list, revoke
+    Token(token::Args),
+    /// Hand a plan to a server, which runs it
+    Submit(submit::Args),
     /// What runs, what waits and why, what failed where
     Status(status::Args),
+    /// Live progress of a plan, until it ends
+    Watch(watch::Args),
+    /// Why a task is not running
+    Explain(explain::Args),
     /// A task's event log
     Events(events::Args),
     /// What a task's stages printed
@@ -113,7 +134,7 @@ impl Cli {
             return Ok(Exit::Done);
         }
         let context = Context::new(&global)?;
-        logging::start(global.verbose, global.quiet);
+        let _logging = logging::start(command.logging(&context), global.verbose, global.quiet)?;
         // One core is the store's writer's: sharing it would cost both more than it gains.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = cores.saturating_sub(1).max(1);
@@ -124,13 +145,23 @@ impl Cli {
 }
 
 impl Command {
+    /// A server says more of itself than a command that somebody waits for.
+    fn logging(&self, context: &Context) -> logging::Style {
+        if let Command::Serve(args) = self { args.logging(context) } else { logging::Style::default() }
+    }
+
     async fn perform(self, context: &Context) -> Outcome {
         use milepost_engine::Verb;
         match self {
             Command::Run(args) => run::run(context, args).await,
             Command::Check(args) => check::check(context, &args),
             Command::Schema => check::schema(),
+            Command::Serve(args) => serve::serve(context, args).await,
+            Command::Token(args) => token::token(context, args).await,
+            Command::Submit(args) => submit::submit(context, args).await,
             Command::Status(args) => status::status(context, args).await,
+            Command::Watch(args) => watch::watch(context, args).await,
+            Command::Explain(args) => explain::explain(context, args).await,
             Command::Events(args) => events::events(context, args).await,
             Command::Logs(args) => logs::logs(context, args).await,
             Command::Checkpoint(args) => checkpoint::checkpoint(context, args).await,

@@ -22,11 +22,18 @@ pub(crate) fn check(context: &Context, args: &Args) -> Outcome {
             show(context, &args.file, &plan);
             Ok(Exit::Done)
         }
-        Err(Unusable::Wrong(errors)) if context.json => {
+        Err(unusable) => refuse(context, unusable),
+    }
+}
+
+/// Says what is wrong with a file.
+pub(crate) fn refuse(context: &Context, unusable: Unusable) -> Outcome {
+    match unusable {
+        Unusable::Wrong(errors) if context.json => {
             Data::new().json(&items(&errors));
             Ok(Exit::Usage)
         }
-        Err(unusable) => Err(unusable.into()),
+        Unusable::Wrong(_) | Unusable::Unreadable(_) => Err(unusable.into()),
     }
 }
 

@@ -1,8 +1,5 @@
 //! `checkpoint`: how far a task has come, as the next attempt would find it.
 
-use milepost_core::task::Checkpoint;
-use serde::Serialize;
-
 use crate::context::Context;
 use crate::events::task;
 use crate::exit::{Exit, Outcome};
@@ -13,21 +10,13 @@ pub(crate) struct Args {
     task: String,
 }
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct View {
-    has_checkpoint: bool,
-    #[serde(flatten)]
-    checkpoint: Option<Checkpoint>,
-}
-
 pub(crate) async fn checkpoint(context: &Context, args: Args) -> Outcome {
-    let store = context.store()?.read()?;
-    let stored = task(context, &*store, &args.task).await?;
-    let checkpoint = Checkpoint::of(&stored.task);
-    if checkpoint.is_none() && !context.json && !context.quiet {
-        output::message(&format!("task {} is {} and has no checkpoint", args.task, stored.task.status()));
+    let source = context.source()?;
+    let task = task(context, &*source, &args.task).await?;
+    let checkpoint = source.checkpoint(&task.task_id).await?;
+    if !checkpoint.has_checkpoint && !context.json && !context.quiet {
+        output::message(&format!("task {} is {} and has no checkpoint", args.task, task.status));
     }
-    Data::new().json(&View { has_checkpoint: checkpoint.is_some(), checkpoint });
+    Data::new().json(&checkpoint);
     Ok(Exit::Done)
 }

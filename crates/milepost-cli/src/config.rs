@@ -9,15 +9,47 @@ use crate::exit::{Exit, Failure};
 const DEFAULT_FILE: &str = "milepost.toml";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
     /// As `--store`.
     pub(crate) store: Option<String>,
+    /// As `--server`; before `store` where a command can use either.
+    pub(crate) server: Option<String>,
+    /// As `--token-file`.
+    pub(crate) token_file: Option<PathBuf>,
     /// As `--node`.
     pub(crate) node: Option<String>,
     /// Tasks in hand at once, whatever a plan's `max_concurrency` allows.
     pub(crate) capacity: Option<usize>,
     pub(crate) color: Option<Color>,
+    pub(crate) serve: Serve,
+}
+
+/// Of `serve`, each as the flag of its name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Serve {
+    pub(crate) listen: Option<String>,
+    pub(crate) allow_commands: Option<bool>,
+    pub(crate) allow_link_local: Option<bool>,
+    pub(crate) allowed_hosts: Vec<String>,
+    pub(crate) require_token: Option<bool>,
+    pub(crate) tls_cert: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
+    pub(crate) max_connections: Option<usize>,
+    pub(crate) rate_limit: Option<u32>,
+    pub(crate) otlp: Option<String>,
+    pub(crate) log_format: Option<LogFormat>,
+    /// As in plan files: `30s`.
+    pub(crate) drain_timeout: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    #[default]
+    Text,
+    Json,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
@@ -59,6 +91,15 @@ mod tests {
         let failure = parse(Path::new("milepost.toml"), "stor = 'sqlite:a.db'\n").unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);
         assert!(failure.message.contains("unknown field `stor`"), "{}", failure.message);
+    }
+
+    #[test]
+    fn serving_has_a_section_of_its_own_as_strict_as_the_rest() {
+        let text = "[serve]\nlisten = '127.0.0.1:0'\nrate_limit = 50\nlog_format = 'json'\n";
+        let config = parse(Path::new("milepost.toml"), text).unwrap();
+        assert_eq!((config.serve.rate_limit, config.serve.log_format), (Some(50), Some(LogFormat::Json)));
+        let failure = parse(Path::new("milepost.toml"), "[serve]\nport = 80\n").unwrap_err();
+        assert!(failure.message.contains("unknown field `port`"), "{}", failure.message);
     }
 
     #[test]

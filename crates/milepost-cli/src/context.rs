@@ -1,13 +1,16 @@
-//! What every command knows: the store, how to answer, and how the person would have to type the next command.
+//! What every command knows: the store or server, how to answer, and how the person would have to type the next command.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use milepost::Client;
 use milepost_core::task::By;
 
 use crate::args::Global;
-use crate::config::{Color, Config};
-use crate::exit::Failure;
+use crate::config::{Color, Config, Serve};
+use crate::exit::{Exit, Failure};
 use crate::operator;
+use crate::source::{Local, Remote, Source};
 use crate::store::{DEFAULT_URL, StoreUrl};
 use crate::text::shell;
 
@@ -20,21 +23,50 @@ pub(crate) struct Context {
     pub(crate) quiet: bool,
     /// As it was named, if it was. Looked at only by commands that need one: the others must not stumble over a bad one.
     store: Option<String>,
+    /// The server that is meant instead, if one is.
+    server: Option<String>,
+    /// It was named on the command line, and so must be meant.
+    server_by_flag: bool,
+    token: Option<Token>,
     node: Option<String>,
     capacity: usize,
-    /// `milepost`, and the flags that a next command needs to mean the same store.
+    /// What the configuration says about `serve`.
+    pub(crate) serve: Serve,
+    /// `milepost`, and the flags that a next command needs to mean the same store or server.
     program: String,
+}
+
+/// Where the secret is; read only when a server is asked.
+#[derive(Debug)]
+enum Token {
+    Environment,
+    File(PathBuf),
 }
 
 impl Context {
     pub(crate) fn new(global: &Global) -> Result<Self, Failure> {
         let config = Config::load(global.config.as_deref())?;
         set_colors(global.color.or(config.color).unwrap_or_default());
-        let from_environment = || std::env::var("MILEPOST_STORE").ok().filter(|url| !url.is_empty());
-        let url = global.store.clone().or_else(from_environment).or(config.store);
+        if global.store.is_some() && global.server.is_some() {
+            return Err(Failure::new(Exit::Usage, "--store and --server cannot be used together")
+                .help("a server has a store of its own"));
+        }
+        let server = server(global, &config);
+        let token = match (&global.token_file, variable("MILEPOST_TOKEN"), &config.token_file) {
+            (Some(file), _, _) | (None, None, Some(file)) => Some(Token::File(file.clone())),
+            (None, Some(_), _) => Some(Token::Environment),
+            (None, None, None) => None,
+        };
+        let url = global.store.clone().or_else(|| variable("MILEPOST_STORE")).or(config.store);
         let mut program = "milepost".to_owned();
         if let Some(store) = &global.store {
             program.push_str(&format!(" --store {}", shell(store)));
+        }
+        if let Some(server) = &global.server {
+            program.push_str(&format!(" --server {}", shell(server)));
+        }
+        if let Some(file) = &global.token_file {
+            program.push_str(&format!(" --token-file {}", shell(&file.to_string_lossy())));
         }
         if let Some(config) = &global.config {
             program.push_str(&format!(" --config {}", shell(&config.to_string_lossy())));
@@ -43,22 +75,55 @@ impl Context {
             json: global.json,
             quiet: global.quiet,
             store: url,
+            server,
+            server_by_flag: global.server.is_some(),
+            token,
             node: config.node,
             capacity: config.capacity.unwrap_or(DEFAULT_CAPACITY),
+            serve: config.serve,
             program,
         })
     }
 
+    /// Where answers come from: the server if one is meant, else the store.
+    pub(crate) fn source(&self) -> Result<Box<dyn Source>, Failure> {
+        Ok(match self.client()? {
+            Some(client) => Box::new(Remote::new(client)),
+            None => Box::new(Local::new(self.store()?)),
+        })
+    }
+
+    /// The way to the server, if one is meant.
+    pub(crate) fn client(&self) -> Result<Option<Client>, Failure> {
+        let Some(url) = &self.server else { return Ok(None) };
+        let client = Client::new(url)?;
+        Ok(Some(match &self.token {
+            Some(token) => client.token(&token.read()?)?,
+            None => client,
+        }))
+    }
+
+    /// For what is done here, in a store: never through a server.
     pub(crate) fn store(&self) -> Result<StoreUrl, Failure> {
-        StoreUrl::parse(self.store.as_deref().unwrap_or(DEFAULT_URL))
+        self.named_store()?.map_or_else(|| StoreUrl::parse(DEFAULT_URL), Ok)
     }
 
     /// The store, if somebody named one.
     pub(crate) fn named_store(&self) -> Result<Option<StoreUrl>, Failure> {
+        if self.server_by_flag {
+            return Err(Failure::new(Exit::Usage, "this is done here, on a store, and not by a server")
+                .help("leave --server out")
+                .help(format!("`{}` hands a plan to the server", self.command("submit FILE"))));
+        }
         self.store.as_deref().map(StoreUrl::parse).transpose()
     }
 
-    /// What to type to do this, in this store.
+    /// What to type to do this: `here` on a store, `there` on a server.
+    pub(crate) fn command_here_or_there(&self, here: &str, there: &str) -> String {
+        self.command(if self.server.is_some() { there } else { here })
+    }
+
+    /// What to type to do this, in this store or on this server.
     pub(crate) fn command(&self, rest: &str) -> String {
         format!("{} {rest}", self.program)
     }
@@ -74,8 +139,48 @@ impl Context {
         usize::try_from(max_concurrency).unwrap_or(usize::MAX).clamp(1, self.capacity)
     }
 
+    /// Tasks in hand at once, of all plans together.
+    pub(crate) fn capacity_of_all(&self) -> usize {
+        self.capacity
+    }
+
     pub(crate) fn by(&self, why: Option<String>) -> By {
         By { who: operator::name(), why }
+    }
+}
+
+impl Token {
+    fn read(&self) -> Result<String, Failure> {
+        let (text, place) = match self {
+            Token::Environment => (variable("MILEPOST_TOKEN").unwrap_or_default(), "MILEPOST_TOKEN".to_owned()),
+            Token::File(path) => {
+                let unreadable = |error| {
+                    Failure::new(Exit::Usage, format!("cannot read the token file {}: {error}", path.display()))
+                };
+                (std::fs::read_to_string(path).map_err(unreadable)?, path.display().to_string())
+            }
+        };
+        let token = text.trim();
+        if token.is_empty() {
+            return Err(Failure::new(Exit::Usage, format!("there is no token in {place}")));
+        }
+        Ok(token.to_owned())
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Flags before the environment before the file; whoever names a store names no server.
+fn server(global: &Global, config: &Config) -> Option<String> {
+    if global.server.is_some() || global.store.is_some() {
+        return global.server.clone();
+    }
+    match (variable("MILEPOST_SERVER"), variable("MILEPOST_STORE")) {
+        (Some(server), _) => Some(server),
+        (None, Some(_)) => None,
+        (None, None) => config.server.clone(),
     }
 }
 

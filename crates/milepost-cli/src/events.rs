@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use milepost_core::id::TaskId;
-use milepost_core::task::EventView;
-use milepost_store::{EventQuery, Store, StoredTask};
-use serde_json::json;
+use milepost_core::task::{EventView, TaskView};
 
 use crate::context::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{self, Data};
+use crate::source::{EventsAsked, Source};
 use crate::status::missing;
 use crate::text::short;
 
@@ -32,27 +30,24 @@ pub(crate) struct Args {
 
 /// How often a follower looks for news.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Events read at a time.
-const PAGE: usize = 1000;
 
 pub(crate) async fn events(context: &Context, args: Args) -> Outcome {
-    let store = context.store()?.read()?;
-    let stored = task(context, &*store, &args.task).await?;
-    let mut reading = Reading { store: &*store, stored, attempt: args.attempt, after: args.after };
+    let source = context.source()?;
+    let task = task(context, &*source, &args.task).await?;
     if args.follow {
-        return follow(context, &mut reading).await;
+        return follow(context, &*source, &task, args.after, args.attempt).await;
     }
-    let limit = args.limit as usize;
-    let (items, more) = reading.page(limit).await?;
-    let next = more.then(|| items.last().map(|event| event.sequence)).flatten();
+    let (after, attempt, limit) = (args.after, args.attempt, args.limit as usize);
+    let asked = EventsAsked { plan: task.plan_id, task: task.task_id, after, attempt, limit };
+    let page = source.events(asked).await?;
     let mut data = Data::new();
     if context.json {
-        data.json(&json!({ "items": items, "nextCursor": next.map(|next| next.to_string()) }));
+        data.json(&page);
         return Ok(Exit::Done);
     }
-    items.iter().for_each(|event| data.line(line(event)));
+    page.items.iter().for_each(|event| data.line(line(event)));
     drop(data);
-    if let Some(next) = next {
+    if let Some(next) = page.next_cursor {
         let more = format!("events {} --after {next}", args.task);
         output::message(&format!("more: `{}`", context.command(&more)));
     }
@@ -60,14 +55,12 @@ pub(crate) async fn events(context: &Context, args: Args) -> Outcome {
 }
 
 /// The task, or where to look instead.
-pub(crate) async fn task(context: &Context, store: &dyn Store, id: &str) -> Result<StoredTask, Failure> {
-    if let Ok(id) = TaskId::parse(id)
-        && let Some(stored) = store.task(&id).await?
-    {
-        return Ok(stored);
+pub(crate) async fn task(context: &Context, source: &dyn Source, id: &str) -> Result<TaskView, Failure> {
+    if let Some(task) = source.task(id).await? {
+        return Ok(task);
     }
     let failure = missing(context, "task", id);
-    if crate::store::find(store, id).await?.is_some() {
+    if source.find(id).await?.is_some() {
         return Err(
             failure.help(format!("it is a plan: `{}` lists its tasks", context.command(&format!("status {id}"))))
         );
@@ -75,47 +68,22 @@ pub(crate) async fn task(context: &Context, store: &dyn Store, id: &str) -> Resu
     Err(failure)
 }
 
-struct Reading<'a> {
-    store: &'a dyn Store,
-    stored: StoredTask,
+async fn follow(
+    context: &Context,
+    source: &dyn Source,
+    task: &TaskView,
+    mut after: u64,
     attempt: Option<u32>,
-    after: u64,
-}
-
-impl Reading<'_> {
-    /// The next events that are wanted, and whether there may be more of them.
-    async fn page(&mut self, limit: usize) -> Result<(Vec<EventView>, bool), Failure> {
-        let spec = self.stored.task.spec().clone();
-        let mut wanted = Vec::new();
-        loop {
-            let query = EventQuery { task: spec.id.clone(), after: self.after, limit: PAGE };
-            let found = self.store.events(query).await?;
-            let last = found.len() < PAGE;
-            for event in found {
-                if wanted.len() == limit {
-                    return Ok((wanted, true));
-                }
-                self.after = event.sequence;
-                let view = EventView::new(&spec.plan, &spec.id, event.sequence, &event.record);
-                if self.attempt.is_none() || view.attempt_number == self.attempt {
-                    wanted.push(view);
-                }
-            }
-            if last {
-                return Ok((wanted, false));
-            }
-        }
-    }
-}
-
-async fn follow(context: &Context, reading: &mut Reading<'_>) -> Outcome {
+) -> Outcome {
     loop {
         // Its state first: what was written after this look is found by the next one.
-        let id = reading.stored.key.id.clone();
-        let ended = reading.store.task(&id).await?.is_none_or(|stored| stored.task.status().is_ended());
-        let (items, _) = reading.page(usize::MAX).await?;
+        let ended = source.task(task.task_id.as_str()).await?.is_none_or(|task| task.status.is_ended());
+        let (plan, id) = (task.plan_id.clone(), task.task_id.clone());
+        let asked = EventsAsked { plan, task: id, after, attempt: None, limit: usize::MAX };
+        let items = source.events(asked).await?.items;
+        after = items.last().map_or(after, |event| event.sequence);
         let mut data = Data::new();
-        for event in &items {
+        for event in items.iter().filter(|event| attempt.is_none() || event.attempt_number == attempt) {
             if context.json { data.json_line(event) } else { data.line(line(event)) }
         }
         data.flush();

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use milepost::ClientError;
 use milepost_engine::{EngineError, VerbError};
 use milepost_store::StoreError;
 
@@ -15,7 +16,7 @@ pub(crate) enum Exit {
     TaskFailed = 1,
     /// Bad usage, a bad plan, or a plan that clashes with one that is stored.
     Usage = 2,
-    /// The store is missing, owned by another process, or cannot be read.
+    /// The store is missing, owned by another process, or cannot be read; the server is not there, or lets nobody in.
     OutOfReach = 3,
     NotFound = 4,
     /// The plan or task is in a state that forbids it.
@@ -67,8 +68,8 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let exit = match &error {
             StoreError::NotFound { .. } => Exit::NotFound,
-            StoreError::Clash(_) => Exit::Usage,
-            StoreError::Plan(_) | StoreError::Task(_) => Exit::Refused,
+            StoreError::Clash(_) | StoreError::KeyReused { .. } => Exit::Usage,
+            StoreError::PlanConflict { .. } | StoreError::Plan(_) | StoreError::Task(_) => Exit::Refused,
             StoreError::Conflict { .. }
             | StoreError::Fenced { .. }
             | StoreError::Damaged { .. }
@@ -94,10 +95,41 @@ impl From<VerbError> for Failure {
         match error {
             VerbError::Store(error) => error.into(),
             VerbError::NotFound { .. } => Failure::new(Exit::NotFound, error.to_string()),
-            VerbError::Rejected(_) | VerbError::Plan(_) | VerbError::Refused(_) | VerbError::Moved => {
-                Failure::new(Exit::Refused, error.to_string())
-            }
+            VerbError::Rejected(_)
+            | VerbError::Plan(_)
+            | VerbError::Refused(_)
+            | VerbError::Version { .. }
+            | VerbError::Moved => Failure::new(Exit::Refused, error.to_string()),
         }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let message = chain(&error);
+        match error {
+            ClientError::Settings(_) => Failure::new(Exit::Usage, message),
+            ClientError::Unreachable { .. } => Failure::new(Exit::OutOfReach, message)
+                .help("is it running? `milepost serve` starts one; --server or MILEPOST_SERVER names another"),
+            ClientError::Protocol { .. } => Failure::new(Exit::OutOfReach, message)
+                .help("look at the address in --server or MILEPOST_SERVER, and whether both are of the same version"),
+            ClientError::Problem { status, code, .. } => refused_by_server(status, &code, message),
+        }
+    }
+}
+
+fn refused_by_server(status: u16, code: &str, message: String) -> Failure {
+    match (status, code) {
+        (401, _) => Failure::new(Exit::OutOfReach, message)
+            .help("set MILEPOST_TOKEN to a token of this server, or name the file that has it by --token-file"),
+        (403, "forbidden" | "other-tenant") => Failure::new(Exit::OutOfReach, message)
+            .help("another token may do it: set MILEPOST_TOKEN, or name the file that has it by --token-file"),
+        (403, _) => Failure::new(Exit::OutOfReach, message),
+        (404, _) => Failure::new(Exit::NotFound, message),
+        (409, "clash") => Failure::new(Exit::Usage, message),
+        (409, _) => Failure::new(Exit::Refused, message),
+        (400..500, _) if status != 429 => Failure::new(Exit::Usage, message),
+        _ => Failure::new(Exit::OutOfReach, message).help("the server may be busy or stopping: try again"),
     }
 }
 

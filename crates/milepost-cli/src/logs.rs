@@ -2,9 +2,8 @@
 
 use std::io::IsTerminal;
 
-use milepost_core::id::StageName;
+use milepost_core::api::{List, LogView};
 use milepost_store::{LogChunk, LogQuery};
-use serde_json::json;
 
 use crate::context::Context;
 use crate::events::task;
@@ -23,25 +22,24 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn logs(context: &Context, args: Args) -> Outcome {
-    let store = context.store()?.read()?;
-    let stored = task(context, &*store, &args.task).await?;
-    let names: Vec<&StageName> = stored.task.stages().map(|(definition, _)| &definition.name).collect();
+    let source = context.source()?;
+    let task = task(context, &*source, &args.task).await?;
     let stage = match &args.stage {
         None => None,
-        Some(wanted) => match names.iter().find(|name| name.as_str() == wanted) {
-            Some(name) => Some((*name).clone()),
+        Some(wanted) => match task.stages.iter().find(|stage| stage.name.as_str() == wanted) {
+            Some(stage) => Some(stage.name.clone()),
             None => {
-                let known = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+                let known = task.stages.iter().map(|stage| stage.name.as_str()).collect::<Vec<_>>().join(", ");
                 let message = format!("task {} has no stage `{wanted}`; it has {known}", args.task);
                 return Err(Failure::new(Exit::NotFound, message));
             }
         },
     };
-    let query = LogQuery { task: stored.key.id.clone(), stage, attempt: args.attempt };
-    let chunks = together(store.logs(query).await?);
+    let query = LogQuery { task: task.task_id.clone(), stage, attempt: args.attempt };
+    let chunks = together(source.logs(query).await?);
     if context.json {
-        let items: Vec<_> = chunks.iter().map(item).collect();
-        Data::new().json(&json!({ "items": items, "nextCursor": null }));
+        let items = chunks.iter().map(LogView::from).collect();
+        Data::new().json(&List::<LogView> { items, next_cursor: None });
         return Ok(Exit::Done);
     }
     if chunks.is_empty() && !context.quiet {
@@ -61,15 +59,6 @@ fn together(chunks: Vec<LogChunk>) -> Vec<LogChunk> {
         }
     }
     joined
-}
-
-fn item(chunk: &LogChunk) -> serde_json::Value {
-    json!({
-        "stage": chunk.stage,
-        "attempt": chunk.attempt,
-        "at": chunk.at,
-        "text": String::from_utf8_lossy(&chunk.bytes),
-    })
 }
 
 /// Headers are for people; a pipe gets what the stages printed and nothing else.

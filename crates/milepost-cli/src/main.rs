@@ -8,6 +8,7 @@ mod config;
 mod context;
 mod events;
 mod exit;
+mod explain;
 mod logging;
 mod logs;
 mod operator;
@@ -15,14 +16,19 @@ mod output;
 mod plan_file;
 mod progress;
 mod run;
+mod serve;
 mod signals;
 mod socket;
+mod source;
 mod status;
 mod store;
+mod submit;
 mod summary;
 mod text;
+mod token;
 mod verbs;
 mod views;
+mod watch;
 
 use std::process::ExitCode;
 

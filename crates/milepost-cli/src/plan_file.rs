@@ -24,14 +24,29 @@ pub(crate) enum Unusable {
 
 /// `-` is stdin.
 pub(crate) fn read(file: &str, registry: &Registry) -> Result<Plan, Unusable> {
-    let bytes = bytes(file).map_err(|error| {
+    let bytes = text(file)?;
+    registry.read_plan(shown(file), &bytes).map_err(Unusable::Wrong)
+}
+
+/// The file as it is, if it is a plan as far as can be said without knowing the stage kinds of whoever runs it.
+pub(crate) fn read_for_server(file: &str) -> Result<Vec<u8>, Unusable> {
+    let bytes = text(file)?;
+    // A plan without an id gets one from the server.
+    let id = PlanId::parse("plan").expect("letters are a plan id");
+    parse(&bytes, &ParseOptions::new(shown(file), id)).map_err(Unusable::Wrong)?;
+    Ok(bytes)
+}
+
+/// What messages call it.
+pub(crate) fn shown(file: &str) -> &str {
+    if file == "-" { "stdin" } else { file }
+}
+
+fn text(file: &str) -> Result<Vec<u8>, Unusable> {
+    bytes(file).map_err(|error| {
         let failure = Failure::new(Exit::Usage, format!("cannot read the plan file {file}: {error}"));
         Unusable::Unreadable(failure)
-    })?;
-    let check = |name: &str, with: &serde_json::Value| registry.check(name, with);
-    let shown = if file == "-" { "stdin" } else { file };
-    let options = ParseOptions { check_action: &check, ..ParseOptions::new(shown, new_plan_id()) };
-    parse(&bytes, &options).map_err(Unusable::Wrong)
+    })
 }
 
 fn bytes(file: &str) -> std::io::Result<Vec<u8>> {
@@ -44,9 +59,4 @@ fn bytes(file: &str) -> std::io::Result<Vec<u8>> {
         std::fs::File::open(file)?.take(most).read_to_end(&mut bytes)?;
     }
     Ok(bytes)
-}
-
-fn new_plan_id() -> PlanId {
-    let id = format!("plan-{}", uuid::Uuid::now_v7());
-    PlanId::parse(&id).expect("`plan-` and a UUID are a plan id")
 }

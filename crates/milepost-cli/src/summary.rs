@@ -2,21 +2,26 @@
 
 use std::time::Duration;
 
+use milepost_core::api::{PlanView, TaskFailureView};
 use milepost_core::id::{PlanId, TaskId};
+use milepost_core::plan::TaskCounts;
 use milepost_core::task::PlanStatus;
 use milepost_core::time::Millis;
-use milepost_store::{PlanRow, Store, StoreError};
+use milepost_store::{Store, StoreError};
+use serde::Serialize;
 
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::output::{self, Data};
 use crate::run::{Ending, Waiting};
 use crate::text::{Table, count, dash, length, plan_status, shell, short, task_status};
-use crate::views::{self, PlanReport, PlanView, TaskFailureView};
+use crate::views;
 
-#[derive(Debug)]
+/// A plan and what failed of it.
+#[derive(Debug, Serialize)]
 pub(crate) struct Summary {
-    row: PlanRow,
+    #[serde(flatten)]
+    plan: PlanView,
     failures: Vec<TaskFailureView>,
 }
 
@@ -25,18 +30,18 @@ impl Summary {
         let row = store.plan(plan).await?;
         let row = row.ok_or_else(|| StoreError::NotFound { what: "plan", id: plan.to_string() })?;
         let failures = views::failures(store, &row).await?;
-        Ok(Self { row, failures })
+        Ok(Self { plan: PlanView::from(&row), failures })
     }
 
     pub(crate) fn status(&self) -> PlanStatus {
-        self.row.status
+        self.plan.status
     }
 
     pub(crate) fn show(self, context: &Context, file: &str, ending: &Ending, took: Duration) {
         if context.json {
-            return self.show_json();
+            return Data::new().json(&self);
         }
-        let completed = self.row.status == PlanStatus::Completed;
+        let completed = self.plan.status == PlanStatus::Completed;
         if completed && context.quiet {
             return;
         }
@@ -44,39 +49,34 @@ impl Summary {
         let took = length(Millis::new(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)));
         data.line(format!(
             "plan {} {} in {took}: {}",
-            self.row.id,
-            plan_status(self.row.status),
-            counts_line(&self.row)
+            self.plan.plan_id,
+            plan_status(self.plan.status),
+            counts_line(&self.plan.tasks)
         ));
-        failure_lines(&self.failures, views::failed(&self.row.counts)).iter().for_each(|line| data.line(line));
+        failure_lines(&self.failures, views::failed(&self.plan.tasks)).iter().for_each(|line| data.line(line));
         drop(data);
         self.next_steps(context, file, ending);
     }
 
     pub(crate) fn show_nothing_to_do(self, context: &Context, file: &str) {
         if context.json {
-            return self.show_json();
+            return Data::new().json(&self);
         }
-        let id = &self.row.id;
+        let id = &self.plan.plan_id;
         let mut data = Data::new();
-        if self.row.status == PlanStatus::Completed {
+        if self.plan.status == PlanStatus::Completed {
             if !context.quiet {
                 data.line(format!(
                     "plan {id} is COMPLETED already, {}: there is nothing left to do",
-                    count(self.row.counts.total, "task")
+                    count(self.plan.tasks.total, "task")
                 ));
             }
             return;
         }
-        data.line(format!("plan {id} is {}: {}", plan_status(self.row.status), counts_line(&self.row)));
-        failure_lines(&self.failures, views::failed(&self.row.counts)).iter().for_each(|line| data.line(line));
+        data.line(format!("plan {id} is {}: {}", plan_status(self.plan.status), counts_line(&self.plan.tasks)));
+        failure_lines(&self.failures, views::failed(&self.plan.tasks)).iter().for_each(|line| data.line(line));
         drop(data);
-        self.next_steps(context, file, &Ending::Ended(self.row.id.clone()));
-    }
-
-    fn show_json(self) {
-        let report = PlanReport { plan: PlanView::from(&self.row), failures: self.failures };
-        Data::new().json(&report);
+        self.next_steps(context, file, &Ending::Ended(self.plan.plan_id.clone()));
     }
 
     /// The exact commands, so that nobody has to look them up after something went wrong.
@@ -84,14 +84,14 @@ impl Summary {
         let mut steps = Steps { context, lines: Vec::new() };
         let run = if file == "-" { "run FILE".to_owned() } else { format!("run {}", shell(file)) };
         match ending {
-            Ending::Interrupted(_) if !self.row.status.is_ended() => steps.add(&run, "carries on where it stopped"),
+            Ending::Interrupted(_) if !self.plan.status.is_ended() => steps.add(&run, "carries on where it stopped"),
             Ending::Stuck(_, waiting) => steps.stuck(waiting),
             Ending::Interrupted(_) | Ending::Ended(_) | Ending::PausedByFailure(_) => {}
         }
         if let Some(failure) = self.failures.first() {
             let task = &failure.task_id;
             steps.add(&format!("logs {task}"), "what its stages printed");
-            if self.row.counts.failed > 0 && self.row.status != PlanStatus::Cancelled {
+            if self.plan.tasks.failed > 0 && self.plan.status != PlanStatus::Cancelled {
                 steps.add(&format!("{run} --retry-failed"), "runs every failed task again from its checkpoint");
                 steps.add(&format!("retry {task}"), "marks this one to run again at the next `run`");
             }
@@ -99,7 +99,7 @@ impl Summary {
         if matches!(ending, Ending::PausedByFailure(_)) {
             steps.add(&run, "goes on without the failed tasks");
         }
-        if self.row.status == PlanStatus::Cancelled {
+        if self.plan.status == PlanStatus::Cancelled {
             steps.lines.push("a cancelled plan is final; submit the work as a new plan".to_owned());
         }
         steps.lines.iter().for_each(|line| output::message(line));
@@ -136,8 +136,7 @@ impl Steps<'_> {
 }
 
 /// Only the states that occur.
-pub(crate) fn counts_line(row: &PlanRow) -> String {
-    let counts = &row.counts;
+pub(crate) fn counts_line(counts: &TaskCounts) -> String {
     let states = [
         ("completed", counts.completed),
         ("failed", counts.failed),

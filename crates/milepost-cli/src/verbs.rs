@@ -1,18 +1,14 @@
-//! The operator's verbs: handed to the owner of the store, or done here when there is none.
+//! The operator's verbs: asked of whoever runs the plan, and what became of it.
 
-use std::time::{Duration, Instant};
-
+use milepost_core::api::{ResetAnswer, VerbAnswer};
 use milepost_core::task::TaskStatus;
-use milepost_engine::{Engine, Options, Verb};
-use milepost_store::StoreError;
-use serde_json::json;
+use milepost_engine::Verb;
 
 use crate::context::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{self, Data};
-use crate::plan_file::registry;
-use crate::socket::{Answer, CallError, Done, Name, Request, VerbName, call};
-use crate::store::StoreUrl;
+use crate::socket::Name;
+use crate::source::{Operated, Order};
 use crate::text::{count, plan_status, task_status};
 
 #[derive(Debug, clap::Args)]
@@ -37,104 +33,55 @@ pub(crate) struct RetryArgs {
     pub(crate) from_start: bool,
 }
 
-/// How long an owner may take to come or to go before a verb gives up on it.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 pub(crate) async fn operate(context: &Context, args: Args, verb: Verb) -> Outcome {
-    let (name, shown) = match (args.target, args.tenant) {
-        (_, Some(tenant)) => (Name::Tenant(tenant.clone()), tenant),
-        (Some(id), None) => (Name::Id(id.clone()), id),
+    let target = match (args.target, args.tenant) {
+        (_, Some(tenant)) => Name::Tenant(tenant),
+        (Some(id), None) => Name::Id(id),
         (None, None) => return Err(Failure::new(Exit::Usage, "name a plan, a task or --tenant")),
     };
-    let url = context.store()?;
-    url.must_exist()?;
-    let request = Request::new(name, verb, context.by(args.reason));
-    let (answer, by_owner) = ask(&url, &request).await?;
-    match answer {
-        Answer::Done(done) => {
-            show(context, &shown, verb.into(), &done);
-            if !by_owner {
-                say_what_goes_on(context, verb.into(), &done);
-            }
-            Ok(Exit::Done)
-        }
-        Answer::Refused { message } => Err(Failure::new(Exit::Refused, message)),
-        Answer::NotFound { message } => {
-            Err(Failure::new(Exit::NotFound, message).help(format!("`{}` lists the plans", context.command("status"))))
-        }
-        Answer::Failed { message } => Err(Failure::new(Exit::OutOfReach, message)),
+    let order = Order { target, verb, by: context.by(args.reason) };
+    let operated = context.source()?.operate(order).await;
+    let Operated { answer, goes_on } = operated.map_err(|failure| match failure.exit {
+        Exit::NotFound => failure.help(format!("`{}` lists the plans", context.command("status"))),
+        Exit::Done | Exit::TaskFailed | Exit::Usage | Exit::OutOfReach | Exit::Refused | Exit::Interrupted => failure,
+    })?;
+    show(context, verb, &answer);
+    if !goes_on {
+        say_what_goes_on(context, verb, &answer);
     }
+    Ok(Exit::Done)
 }
 
-/// True when the owner did it, and goes on by itself.
-async fn ask(url: &StoreUrl, request: &Request) -> Result<(Answer, bool), Failure> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match call(&url.path, request).await {
-            Ok(answer) => return Ok((answer, true)),
-            Err(CallError::Nobody) => {}
-            Err(CallError::Lost(error)) => {
-                let message = format!("the process that owns the store went away before it answered: {error}");
-                return Err(Failure::new(Exit::OutOfReach, message).help("`milepost status` shows what was done"));
-            }
-        }
-        match url.own() {
-            Ok(store) => {
-                let engine = Engine::new(store, registry(), Options::new("milepost"));
-                let answer = request.clone().perform(&engine).await;
-                engine.stop().await;
-                return Ok((answer, false));
-            }
-            // Just starting or just leaving, or another verb: its turn is over in a moment.
-            Err(StoreError::Owned { .. }) if Instant::now() < deadline => {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-            Err(error) => return Err(url.failure(error)),
-        }
-    }
-}
-
-fn show(context: &Context, target: &str, verb: VerbName, done: &Done) {
+fn show(context: &Context, verb: Verb, answer: &VerbAnswer) {
     let mut data = Data::new();
+    let reset = verb == Verb::ResetFailed;
     if context.json {
-        return data.json(&answer(target, verb, done));
+        return if reset { data.json(&ResetAnswer { reset: answer.tasks }) } else { data.json(answer) };
     }
-    if verb == VerbName::ResetFailed {
-        data.line(format!("{target} {} reset to PENDING", count(done.tasks, "failed task")));
+    if reset {
+        data.line(format!("{} {} reset to PENDING", answer.target, count(answer.tasks, "failed task")));
         return;
     }
-    if let Some(task) = &done.task {
+    if let Some(task) = &answer.task {
         let waits = task.pause_requested && task.status == TaskStatus::Running;
         let note = if waits { ", pauses when its running stage ends" } else { "" };
         data.line(format!("{} {}{note}", task.id, task_status(task.status)));
-    } else if let Some(plan) = &done.plan {
-        let changed = if done.tasks > 0 { format!(", {} changed", count(done.tasks, "task")) } else { String::new() };
+    } else if let Some(plan) = &answer.plan {
+        let changed =
+            if answer.tasks > 0 { format!(", {} changed", count(answer.tasks, "task")) } else { String::new() };
         data.line(format!("{} {}{changed}", plan.id, plan_status(plan.status)));
     }
 }
 
-fn answer(target: &str, verb: VerbName, done: &Done) -> serde_json::Value {
-    if verb == VerbName::ResetFailed {
-        return json!({ "reset": done.tasks });
-    }
-    json!({
-        "target": target,
-        "verb": verb,
-        "tasks": done.tasks,
-        "plan": done.plan,
-        "task": done.task,
-    })
-}
-
 /// With no owner nothing runs: a verb that asks for something to run is only a note for the next one.
-fn say_what_goes_on(context: &Context, verb: VerbName, done: &Done) {
+fn say_what_goes_on(context: &Context, verb: Verb, answer: &VerbAnswer) {
     let runs = match verb {
-        VerbName::Start | VerbName::Resume | VerbName::Retry | VerbName::Rollback => true,
-        VerbName::ResetFailed => done.tasks > 0,
-        VerbName::Pause | VerbName::Cancel => false,
+        Verb::Start | Verb::Resume | Verb::Retry { .. } | Verb::Rollback => true,
+        Verb::ResetFailed => answer.tasks > 0,
+        Verb::Pause | Verb::Cancel => false,
     };
     if runs && !context.quiet {
-        let plan = done.plan.as_ref().map(|plan| format!(" of plan {}", plan.id)).unwrap_or_default();
+        let plan = answer.plan.as_ref().map(|plan| format!(" of plan {}", plan.id)).unwrap_or_default();
         output::message(&format!(
             "nothing runs just now; `{}` with the file{plan} goes on",
             context.command("run FILE")

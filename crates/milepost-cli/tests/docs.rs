@@ -9,7 +9,8 @@
 //!            binary. Lines below a command must come in its output in this order, others may come in between; `…`
 //!            stands for anything, and blanks may be of any length. `^C` sends an interrupt and `Killed` a SIGKILL once
 //!            the lines above it have come. A command with `&` goes on beside the next ones once its lines have come, and
-//!            has to end by the end of the block.
+//!            has to end by the end of the block; `kill %1` asks the first of them to. `127.0.0.1:8080` stands for a port
+//!            that is free.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -242,10 +243,16 @@ struct Shown<'a> {
 /// Runs the commands of a block; answers how many there were.
 fn play(world: &World, page: &Page, block: &Block) -> usize {
     let commands = shown(block);
-    let mut beside = Vec::new();
+    let mut beside: Vec<(Started, i32)> = Vec::new();
+    let port = free_port();
     for (number, command) in commands.iter().enumerate() {
         let place = format!("{}:{}, `{}`", page.name(), block.line, command.text);
-        let mut started = Started::new(world, command.text, world.path().join(format!(".said-{number}")), place);
+        if command.text == "kill %1" {
+            beside[0].0.signal(Signal::TERM);
+            continue;
+        }
+        let text = command.text.replace("127.0.0.1:8080", &format!("127.0.0.1:{port}"));
+        let mut started = Started::new(world, &text, port, world.path().join(format!(".said-{number}")), place);
         started.watch(&command.output);
         if command.text.ends_with('&') {
             beside.push((started, command.exits));
@@ -275,14 +282,20 @@ fn shown(block: &Block) -> Vec<Shown<'_>> {
     commands
 }
 
+/// Free a moment ago, and nobody else here listens on ports that were not given to them.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
 struct Started {
     child: Child,
+    port: u16,
     said: PathBuf,
     place: String,
 }
 
 impl Started {
-    fn new(world: &World, text: &str, said: PathBuf, place: String) -> Self {
+    fn new(world: &World, text: &str, port: u16, said: PathBuf, place: String) -> Self {
         let text = text.trim_end_matches('&').replace("cargo run --release --", "milepost");
         // The shell becomes the program, so that signals reach it.
         let exec = if text.starts_with("milepost") { "exec " } else { "" };
@@ -300,11 +313,12 @@ impl Started {
             };
         }
         command.env("PATH", path).stdout(output.try_clone().unwrap()).stderr(output);
-        Self { child: command.spawn().unwrap(), said, place }
+        Self { child: command.spawn().unwrap(), port, said, place }
     }
 
     fn output(&self) -> String {
-        fs::read_to_string(&self.said).unwrap_or_default()
+        let said = fs::read_to_string(&self.said).unwrap_or_default();
+        said.replace(&format!("127.0.0.1:{}", self.port), "127.0.0.1:8080")
     }
 
     /// Waits for each line in turn, and does what `^C` and `Killed` stand for in between.

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use milepost_core::id::TaskId;
+use milepost_core::api::PlanView;
+use milepost_core::id::{PlanId, TaskId};
 use milepost_core::task::{By, Event, Record};
 use milepost_engine::FeedItem;
-use milepost_store::PlanRow;
 
 use super::tracker::Tracker;
 use crate::output::message;
@@ -20,17 +20,17 @@ const MOST_FAILURES: usize = 20;
 
 #[derive(Debug)]
 pub(super) struct Lines {
-    plan: milepost_core::id::PlanId,
+    plan: PlanId,
     each_task: bool,
     failures: usize,
     last_overview: Instant,
 }
 
 impl Lines {
-    pub(super) fn new(row: &PlanRow) -> Self {
+    pub(super) fn new(plan: &PlanView) -> Self {
         Self {
-            plan: row.id.clone(),
-            each_task: row.counts.total <= SMALL_PLAN,
+            plan: plan.plan_id.clone(),
+            each_task: plan.tasks.total <= SMALL_PLAN,
             failures: 0,
             last_overview: Instant::now(),
         }

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
+use milepost_core::api::{PlanView, ProgressMessage, Snapshot, TaskProgress};
 use milepost_core::id::{PlanId, StageName, TaskId};
 use milepost_core::plan::TaskCounts;
 use milepost_core::task::{Event, Record, TaskStatus};
 use milepost_core::time::Timestamp;
 use milepost_engine::FeedItem;
-use milepost_store::{PlanRow, Store, TaskQuery, TaskRow, TasksOf};
+use milepost_store::{Store, TaskQuery, TaskRow, TasksOf};
 
 use crate::views::failed;
 
@@ -56,10 +57,10 @@ pub(super) struct Retry {
 }
 
 impl Tracker {
-    pub(super) fn new(row: &PlanRow) -> Self {
+    pub(super) fn new(plan: &PlanView) -> Self {
         Self {
-            plan: row.id.clone(),
-            counts: row.counts,
+            plan: plan.plan_id.clone(),
+            counts: plan.tasks,
             retries: 0,
             active: BTreeMap::new(),
             places: HashMap::new(),
@@ -106,12 +107,37 @@ impl Tracker {
                     self.forget(task);
                 }
             }
-            FeedItem::Progress { plan, task, progress, .. } if *plan == self.plan => {
+            FeedItem::Progress { plan, task, progress: Some(progress), .. } if *plan == self.plan => {
                 if let Some(entry) = self.places.get(task).and_then(|place| self.active.get_mut(place)) {
                     entry.progress = Some((progress.done, progress.total));
                 }
             }
             FeedItem::Task { .. } | FeedItem::Progress { .. } | FeedItem::Plan { .. } => {}
+        }
+    }
+
+    /// Everything as it is, whatever was followed before.
+    pub(super) fn snapshot(&mut self, snapshot: &Snapshot) {
+        self.counts = snapshot.plan.tasks;
+        self.active.clear();
+        self.places.clear();
+        for task in snapshot.tasks.iter().filter(|task| task.status.is_active()) {
+            self.put(ActiveTask::from(task));
+        }
+    }
+
+    /// What somebody counted who knows.
+    pub(super) fn progress(&mut self, message: &ProgressMessage) {
+        self.counts = message.tasks.unwrap_or(self.counts);
+        match &message.task {
+            Some(task) if task.status.is_active() => {
+                let entry = self.entry(&task.task_id);
+                let told = ActiveTask::from(task);
+                // An attempt and its retry are told by events; the rest is as it was told just now.
+                *entry = ActiveTask { attempt: entry.attempt, retry: entry.retry.take(), ..told };
+            }
+            Some(task) => self.forget(&task.task_id),
+            None => {}
         }
     }
 
@@ -140,10 +166,14 @@ impl Tracker {
         self.active.clear();
         self.places.clear();
         for task in page.items {
-            let place = self.next_place();
-            self.places.insert(task.key.id.clone(), place);
-            self.active.insert(place, ActiveTask::from(task));
+            self.put(ActiveTask::from(task));
         }
+    }
+
+    fn put(&mut self, task: ActiveTask) {
+        let place = self.next_place();
+        self.places.insert(task.id.clone(), place);
+        self.active.insert(place, task);
     }
 
     /// What is common is counted as it comes; what is rare makes the counts doubtful.
@@ -227,6 +257,22 @@ impl ActiveTask {
                 self.retry = Some(Retry { due: now + *delay, reason: cause.reason.clone() });
             }
             _ => {}
+        }
+    }
+}
+
+impl From<&TaskProgress> for ActiveTask {
+    fn from(task: &TaskProgress) -> Self {
+        let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        Self {
+            id: task.task_id.clone(),
+            status: task.status,
+            done: size(task.completed_stages),
+            stages: size(task.total_stages),
+            stage: task.stage.clone(),
+            attempt: 0,
+            progress: task.done.map(|done| (done, task.total.unwrap_or(0))),
+            retry: None,
         }
     }
 }

@@ -5,6 +5,7 @@ mod take_up;
 
 use std::sync::Arc;
 
+use milepost_core::api::PlanView;
 use milepost_core::plan::{Plan, Trigger};
 use milepost_engine::{Engine, Options};
 use milepost_store::{PlanRow, Resubmit, Start, Store, StoreError};
@@ -13,7 +14,7 @@ use crate::context::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
 use crate::plan_file;
-use crate::progress::Progress;
+use crate::progress::{Progress, begins};
 use crate::signals::Signals;
 use crate::socket::Listener;
 use crate::store::StoreUrl;
@@ -106,10 +107,7 @@ impl Run<'_> {
         if self.context.quiet {
             return;
         }
-        let tasks = count(row.counts.total, "task");
-        let ended = row.counts.total - row.counts.open();
-        let before = if ended > 0 { format!(", {ended} of them ended before") } else { String::new() };
-        output::message(&format!("plan {}: {tasks}{before}, {} at once", row.id, row.max_concurrency));
+        output::message(&begins(&PlanView::from(row)));
     }
 
     async fn summarise(&self, ending: Ending, took: std::time::Duration) -> Outcome {
@@ -129,7 +127,7 @@ impl Run<'_> {
 }
 
 /// Without a socket the plan runs all the same; only nobody can tell it anything.
-fn listen(url: &StoreUrl, engine: &Engine) -> Option<Listener> {
+pub(crate) fn listen(url: &StoreUrl, engine: &Engine) -> Option<Listener> {
     match Listener::bind(&url.path, engine) {
         Ok(listener) => Some(listener),
         Err(error) => {
@@ -139,7 +137,7 @@ fn listen(url: &StoreUrl, engine: &Engine) -> Option<Listener> {
     }
 }
 
-fn own(url: &StoreUrl) -> Result<Arc<dyn Store>, Failure> {
+pub(crate) fn own(url: &StoreUrl) -> Result<Arc<dyn Store>, Failure> {
     match url.own() {
         Ok(store) => Ok(store),
         Err(error @ StoreError::Owned { .. }) => Err(url

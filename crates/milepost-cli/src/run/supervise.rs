@@ -10,7 +10,7 @@ use milepost_store::{PlanRow, StoreError, TaskQuery, TasksOf};
 use super::{Run, nothing_to_do};
 use crate::exit::{Exit, Failure};
 use crate::output;
-use crate::progress::Progress;
+use crate::progress::{Progress, paused};
 use crate::signals::Signals;
 use crate::views::MOST_SHOWN;
 
@@ -133,15 +133,7 @@ fn nothing_active(row: &PlanRow) -> bool {
 }
 
 fn say_it_is_paused(run: &Run<'_>, row: &PlanRow) {
-    let who = row.changed_by.as_ref();
-    let why = who.and_then(|by| by.why.as_ref()).map(|why| format!(" ({why})")).unwrap_or_default();
-    match who {
-        Some(by) => {
-            let resume = run.context.command(&format!("resume {}", row.id));
-            output::message(&format!("plan {} was paused by {}{why}; `{resume}` goes on", row.id, by.who));
-        }
-        None => output::message(&format!("plan {} pauses because a task failed", row.id)),
-    }
+    output::message(&paused(run.context, &row.id, row.changed_by.as_ref()));
 }
 
 /// What is left when every open task waits for a tenant or cannot be read, and nobody here can change that.

@@ -3,21 +3,22 @@
 use std::io;
 use std::path::Path;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
 use super::address::Address;
-use super::operation::{Answer, Request};
 
 #[derive(Debug)]
-pub(crate) enum CallError {
+pub(super) enum CallError {
     /// Nobody listens: there is no owner, it is only just starting, or just leaving.
     Nobody,
     /// It was asked, and whether it did it nobody knows.
     Lost(io::Error),
 }
 
-pub(crate) async fn call(database: &Path, request: &Request) -> Result<Answer, CallError> {
+pub(super) async fn call<A: DeserializeOwned>(database: &Path, request: &impl Serialize) -> Result<A, CallError> {
     let mut stream = connect(database).await.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => CallError::Nobody,
         _ => CallError::Lost(error),

@@ -15,7 +15,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::address::Address;
-use super::operation::{Answer, Request};
+use super::incoming::{Incoming, written};
+use super::operation::Answer;
 
 /// More than any request needs.
 const LONGEST_REQUEST: u64 = 64 * 1024;
@@ -102,11 +103,10 @@ async fn serve(mut stream: UnixStream, engine: &Engine, stop: &CancellationToken
         read = read(&mut stream) => read,
         () = time_is_up(stop) => Err(Answer::Failed { message: "no request came in time".to_owned() }),
     };
-    let answer = match read {
-        Ok(request) => request.perform(engine).await,
-        Err(answer) => answer,
+    let mut line = match read {
+        Ok(incoming) => incoming.perform(engine).await,
+        Err(answer) => written(&answer),
     };
-    let mut line = serde_json::to_vec(&answer).unwrap_or_default();
     line.push(b'\n');
     // Who has gone away does not want the answer; what was asked is done all the same.
     let _ = tokio::time::timeout(READ_TIMEOUT, stream.write_all(&line)).await;
@@ -120,7 +120,7 @@ async fn time_is_up(stop: &CancellationToken) {
     }
 }
 
-async fn read(stream: &mut UnixStream) -> Result<Request, Answer> {
+async fn read(stream: &mut UnixStream) -> Result<Incoming, Answer> {
     let own = rustix::process::geteuid().as_raw();
     let allowed = stream.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0);
     if !allowed {
@@ -129,7 +129,7 @@ async fn read(stream: &mut UnixStream) -> Result<Request, Answer> {
     let mut line = Vec::new();
     let mut reader = BufReader::new(stream.take(LONGEST_REQUEST));
     match reader.read_until(b'\n', &mut line).await {
-        Ok(_) if line.ends_with(b"\n") => Request::parse(&line),
+        Ok(_) if line.ends_with(b"\n") => Incoming::parse(&line),
         Ok(_) => Err(Answer::Failed { message: "the request is cut off or too long".to_owned() }),
         Err(error) => Err(Answer::Failed { message: format!("the request could not be read: {error}") }),
     }

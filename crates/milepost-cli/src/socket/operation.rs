@@ -1,16 +1,16 @@
 //! What can be asked of an owner, what it answers, and doing it.
 
-use milepost_core::id::{PlanId, TaskId, Tenant};
-use milepost_core::task::{By, PlanStatus, TaskStatus};
+use milepost_core::api::{PlanState, TaskState};
+use milepost_core::id::Tenant;
+use milepost_core::task::By;
 use milepost_engine::{Effect, Engine, Target, Verb, VerbError};
 use milepost_store::StoreError;
 use serde::{Deserialize, Serialize};
 
+use super::ask::Order;
+use super::incoming::VERSION;
 use crate::exit::{Exit, Failure};
 use crate::store;
-
-/// Goes up with every change that an older reader would misunderstand.
-const VERSION: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Request {
@@ -59,42 +59,10 @@ pub(crate) struct Done {
     pub(crate) task: Option<TaskState>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PlanState {
-    pub(crate) id: PlanId,
-    pub(crate) status: PlanStatus,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct TaskState {
-    pub(crate) id: TaskId,
-    pub(crate) status: TaskStatus,
-    #[serde(default, rename = "pauseRequested")]
-    pub(crate) pause_requested: bool,
-}
-
 impl Request {
     pub(crate) fn new(target: Name, verb: Verb, by: By) -> Self {
         let from_start = matches!(verb, Verb::Retry { from_checkpoint: false });
         Self { v: VERSION, target, verb: verb.into(), from_start, by }
-    }
-
-    pub(super) fn parse(line: &[u8]) -> Result<Self, Answer> {
-        // The version first: a later one may look quite different.
-        #[derive(Deserialize)]
-        struct Versioned {
-            v: u32,
-        }
-        let failed = |message: String| Answer::Failed { message };
-        let version: Versioned =
-            serde_json::from_slice(line).map_err(|error| failed(format!("not understood: {error}")))?;
-        if version.v != VERSION {
-            return Err(failed(format!(
-                "the process that owns the store speaks version {VERSION}, and was asked in version {}; use the same milepost",
-                version.v
-            )));
-        }
-        serde_json::from_slice(line).map_err(|error| failed(format!("not understood: {error}")))
     }
 
     fn verb(&self) -> Verb {
@@ -106,24 +74,6 @@ impl Request {
             VerbName::Retry => Verb::Retry { from_checkpoint: !self.from_start },
             VerbName::Rollback => Verb::Rollback,
             VerbName::ResetFailed => Verb::ResetFailed,
-        }
-    }
-
-    /// Does it, on a node that owns its store.
-    pub(crate) async fn perform(self, engine: &Engine) -> Answer {
-        match self.try_perform(engine).await {
-            Ok(done) => Answer::Done(done),
-            Err(error) => {
-                let failure = Failure::from(error);
-                let message = failure.message;
-                match failure.exit {
-                    Exit::NotFound => Answer::NotFound { message },
-                    Exit::Refused => Answer::Refused { message },
-                    Exit::Done | Exit::TaskFailed | Exit::Usage | Exit::OutOfReach | Exit::Interrupted => {
-                        Answer::Failed { message }
-                    }
-                }
-            }
         }
     }
 
@@ -144,6 +94,27 @@ impl Request {
     }
 }
 
+impl Order for Request {
+    type Answer = Answer;
+
+    async fn perform(self, engine: &Engine) -> Answer {
+        match self.try_perform(engine).await {
+            Ok(done) => Answer::Done(done),
+            Err(error) => {
+                let failure = Failure::from(error);
+                let message = failure.message;
+                match failure.exit {
+                    Exit::NotFound => Answer::NotFound { message },
+                    Exit::Refused => Answer::Refused { message },
+                    Exit::Done | Exit::TaskFailed | Exit::Usage | Exit::OutOfReach | Exit::Interrupted => {
+                        Answer::Failed { message }
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// A verb on a task may have changed its plan as well.
 async fn describe(engine: &Engine, effect: Effect) -> Result<Done, StoreError> {
     let Effect { tasks, plan, task } = effect;
@@ -159,6 +130,20 @@ async fn describe(engine: &Engine, effect: Effect) -> Result<Done, StoreError> {
         done.task = Some(TaskState { id, status, pause_requested });
     }
     Ok(done)
+}
+
+impl VerbName {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            VerbName::Start => "start",
+            VerbName::Pause => "pause",
+            VerbName::Resume => "resume",
+            VerbName::Cancel => "cancel",
+            VerbName::Retry => "retry",
+            VerbName::Rollback => "rollback",
+            VerbName::ResetFailed => "reset-failed",
+        }
+    }
 }
 
 impl From<Verb> for VerbName {
@@ -177,6 +162,7 @@ impl From<Verb> for VerbName {
 
 #[cfg(test)]
 mod tests {
+    use super::super::incoming::Incoming;
     use super::*;
 
     #[test]
@@ -184,13 +170,8 @@ mod tests {
         let by = By { who: "a@b".into(), why: Some("because".into()) };
         let request = Request::new(Name::Id("task-1".into()), Verb::Retry { from_checkpoint: false }, by);
         let line = serde_json::to_vec(&request).unwrap();
-        assert_eq!(Request::parse(&line).unwrap(), request);
+        let Ok(Incoming::Verb(read)) = Incoming::parse(&line) else { panic!() };
+        assert_eq!(read, request);
         assert_eq!(request.verb(), Verb::Retry { from_checkpoint: false });
-    }
-
-    #[test]
-    fn a_request_of_another_version_is_refused_by_name() {
-        let Err(Answer::Failed { message }) = Request::parse(br#"{"v": 2, "something": "else"}"#) else { panic!() };
-        assert!(message.contains("version 1") && message.contains("version 2"), "{message}");
     }
 }

@@ -1,16 +1,12 @@
-//! `status`: what runs, what waits and why, what failed where. Reads the file whoever owns it, and never all of it.
+//! `status`: what runs, what waits and why, what failed where. Never asks for all there is.
 
 mod list;
 mod plan;
 mod task;
 
-use milepost_core::id::Tenant;
-use milepost_engine::Target;
-use milepost_store::{Store, TaskQuery, TasksOf};
-
 use crate::context::Context;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::store;
+use crate::source::Found;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -29,18 +25,17 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn status(context: &Context, args: Args) -> Outcome {
-    let store = context.store()?.read()?;
-    let store = &*store;
+    let source = context.source()?;
     match (args.target, args.tenant) {
-        (None, None) => list::show(context, store, args.limit, args.cursor.as_deref()).await?,
-        (Some(id), None) => match store::find(store, &id).await? {
-            Some(Target::Plan(plan)) => plan::show(context, store, &plan).await?,
-            Some(Target::Task(task)) => task::show(context, store, &task).await?,
-            Some(Target::Tenant(_)) | None => return Err(missing(context, "plan or task", &id)),
+        (None, None) => list::show(context, &*source, args.limit, args.cursor.as_deref()).await?,
+        (Some(id), None) => match source.find(&id).await? {
+            Some(Found::Plan(plan)) => plan::show(context, &source.plan_report(&plan).await?),
+            Some(Found::Task(task)) => task::show(context, &task),
+            None => return Err(missing(context, "plan or task", &id)),
         },
         (_, Some(tenant)) => {
-            let task = newest_of(store, &tenant).await?.ok_or_else(|| missing(context, "task of tenant", &tenant))?;
-            task::show(context, store, &task).await?;
+            let task = source.newest_of(&tenant).await?;
+            task::show(context, &task.ok_or_else(|| missing(context, "task of tenant", &tenant))?);
         }
     }
     Ok(Exit::Done)
@@ -49,10 +44,4 @@ pub(crate) async fn status(context: &Context, args: Args) -> Outcome {
 pub(crate) fn missing(context: &Context, what: &str, id: &str) -> Failure {
     Failure::new(Exit::NotFound, format!("there is no {what} `{id}`"))
         .help(format!("`{}` lists the plans", context.command("status")))
-}
-
-async fn newest_of(store: &dyn Store, tenant: &str) -> Result<Option<milepost_core::id::TaskId>, Failure> {
-    let Ok(tenant) = Tenant::parse(tenant) else { return Ok(None) };
-    let query = TaskQuery { of: TasksOf::Tenant(tenant), statuses: Vec::new(), after: None, limit: 1 };
-    Ok(store.tasks(query).await?.items.into_iter().next().map(|row| row.key.id))
 }

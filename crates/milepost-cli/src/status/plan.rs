@@ -1,82 +1,50 @@
 //! One plan: its counts, what runs, what waits and why, what failed.
 
-use milepost_core::id::PlanId;
-use milepost_core::task::{StageStatus, TaskStatus, TaskView};
+use milepost_core::api::{PlanReport, PlanView};
+use milepost_core::task::{PlanStatus, StageStatus, TaskStatus, TaskView};
 use milepost_core::time::Timestamp;
-use milepost_store::{PlanRow, Store, StoreError};
-use serde::Serialize;
 
 use crate::context::Context;
-use crate::exit::Failure;
 use crate::output::Data;
 use crate::summary::{counts_line, failure_lines};
 use crate::text::{Table, dash, length, plan_status, short, until};
-use crate::views::{PlanView, TaskFailureView, failed, failures, tasks_in};
+use crate::views::failed;
 
-#[derive(Debug, Serialize)]
-struct Report {
-    #[serde(flatten)]
-    plan: PlanView,
-    running: Vec<TaskView>,
-    waiting: Vec<TaskView>,
-    failures: Vec<TaskFailureView>,
-}
-
-pub(super) async fn show(context: &Context, store: &dyn Store, plan: &PlanId) -> Result<(), Failure> {
-    let row = store.plan(plan).await?;
-    let row = row.ok_or_else(|| StoreError::NotFound { what: "plan", id: plan.to_string() })?;
-    let counts = &row.counts;
-    let running =
-        in_states(store, &row, counts.running + counts.rolling_back, &[TaskStatus::Running, TaskStatus::RollingBack]);
-    let running = running.await?;
-    // What waits is of interest while the plan runs; before and after, all of it waits for the same thing.
-    let waiting =
-        in_states(store, &row, counts.pending + counts.paused, &[TaskStatus::Pending, TaskStatus::Paused]).await?;
-    let failures = failures(store, &row).await?;
+pub(super) fn show(context: &Context, report: &PlanReport) {
     let mut data = Data::new();
     if context.json {
-        data.json(&Report { plan: PlanView::from(&row), running, waiting, failures });
-        return Ok(());
+        return data.json(report);
     }
     let now = milepost_engine::Clock::system().now();
+    let PlanReport { plan, running, waiting, failures } = report;
+    let counts = &plan.tasks;
     data.line(format!(
         "plan {} {}, {}% done: {}",
-        row.id,
-        plan_status(row.status),
+        plan.plan_id,
+        plan_status(plan.status),
         counts.percent(),
-        counts_line(&row)
+        counts_line(counts)
     ));
-    data.line(format!("  {}", times(&row, now)));
-    if let Some(by) = &row.changed_by {
+    data.line(format!("  {}", times(plan, now)));
+    if let Some(by) = &plan.changed_by {
         let why = by.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
         data.line(format!("  last changed by {}{why}", by.who));
     }
-    running_lines(context, &running, counts.running + counts.rolling_back, now).iter().for_each(|line| data.line(line));
-    waiting_lines(context, &waiting, counts.pending + counts.paused, &row).iter().for_each(|line| data.line(line));
-    failure_lines(&failures, failed(counts)).iter().for_each(|line| data.line(line));
-    Ok(())
+    running_lines(context, running, counts.running + counts.rolling_back, now).iter().for_each(|line| data.line(line));
+    waiting_lines(context, waiting, counts.pending + counts.paused, plan).iter().for_each(|line| data.line(line));
+    failure_lines(failures, failed(counts)).iter().for_each(|line| data.line(line));
 }
 
-/// A plan of a hundred thousand tasks is not searched for what it does not have.
-async fn in_states(
-    store: &dyn Store,
-    row: &PlanRow,
-    count: u64,
-    states: &[TaskStatus],
-) -> Result<Vec<TaskView>, StoreError> {
-    if count == 0 { Ok(Vec::new()) } else { tasks_in(store, &row.id, states).await }
-}
-
-fn times(row: &PlanRow, now: Timestamp) -> String {
-    let mut parts = vec![format!("created {}", row.created_at)];
-    match (row.started_at, row.ended_at) {
+fn times(plan: &PlanView, now: Timestamp) -> String {
+    let mut parts = vec![format!("created {}", plan.created_at)];
+    match (plan.started_at, plan.ended_at) {
         (Some(started), Some(ended)) => {
             parts.push(format!("ended {ended}, {} after its start", length(ended.since(started))));
         }
         (Some(started), None) => parts.push(format!("started {} ago", length(now.since(started)))),
         (None, _) => parts.push("not started".to_owned()),
     }
-    parts.push(format!("{} at once", row.max_concurrency));
+    parts.push(format!("{} at once", plan.max_concurrency));
     parts.join(", ")
 }
 
@@ -95,7 +63,7 @@ fn running_lines(context: &Context, tasks: &[TaskView], total: u64, now: Timesta
     section(tasks, table, total)
 }
 
-fn waiting_lines(context: &Context, tasks: &[TaskView], total: u64, row: &PlanRow) -> Vec<String> {
+fn waiting_lines(context: &Context, tasks: &[TaskView], total: u64, plan: &PlanView) -> Vec<String> {
     let mut table = Table::new(&["WAITING", "TENANT", "DONE", "WHY"]);
     for task in tasks {
         let why = match (task.status, &task.blocked_by) {
@@ -103,8 +71,8 @@ fn waiting_lines(context: &Context, tasks: &[TaskView], total: u64, row: &PlanRo
                 format!("paused; `{}` goes on", context.command(&format!("resume {}", task.task_id)))
             }
             (_, Some(holder)) => format!("blocked by {holder}"),
-            (_, None) if row.status != milepost_core::task::PlanStatus::Running => {
-                format!("its plan is {}", row.status)
+            (_, None) if plan.status != PlanStatus::Running => {
+                format!("its plan is {}", plan.status)
             }
             (_, None) => "for a free place".to_owned(),
         };
@@ -148,7 +116,8 @@ pub(super) fn note(context: &Context, task: &TaskView, now: Timestamp) -> String
         parts.push("rolling back".to_owned());
     }
     if task.interrupted {
-        parts.push(format!("interrupted: no node runs it, `{}` goes on", context.command("run FILE")));
+        let next = context.command_here_or_there("run FILE", &format!("resume {}", task.task_id));
+        parts.push(format!("interrupted: no node runs it, `{next}` goes on"));
     }
     if task.pause_requested {
         parts.push("pauses when its running stage ends".to_owned());

@@ -1,25 +1,17 @@
 //! One task: its stages, and what it waits for.
 
-use milepost_core::id::TaskId;
 use milepost_core::task::TaskView;
 use milepost_core::time::Millis;
-use milepost_store::{Store, StoreError};
 
 use super::plan::{attempt, note};
 use crate::context::Context;
-use crate::exit::Failure;
 use crate::output::{self, Data};
 use crate::text::{Table, length, short, stage_status, task_status, until};
-use crate::views::view;
 
-pub(super) async fn show(context: &Context, store: &dyn Store, task: &TaskId) -> Result<(), Failure> {
-    let stored = store.task(task).await?;
-    let stored = stored.ok_or_else(|| StoreError::NotFound { what: "task", id: task.to_string() })?;
-    let task = view(&stored);
+pub(super) fn show(context: &Context, task: &TaskView) {
     let mut data = Data::new();
     if context.json {
-        data.json(&task);
-        return Ok(());
+        return data.json(task);
     }
     let now = milepost_engine::Clock::system().now();
     let tenant = task.tenant_id.as_ref().map(|tenant| format!(", tenant {tenant}")).unwrap_or_default();
@@ -32,14 +24,14 @@ pub(super) async fn show(context: &Context, store: &dyn Store, task: &TaskId) ->
         task.plan_id
     ));
     if let Some(stage) = &task.current_stage {
-        data.line(format!("  at {stage}, attempt {}", attempt(&task)));
+        data.line(format!("  at {stage}, attempt {}", attempt(task)));
     }
     if let Some(started) = task.started_at {
         let ended =
             task.ended_at.map(|ended| format!(", ended after {}", length(ended.since(started)))).unwrap_or_default();
         data.line(format!("  started {started}{ended}"));
     }
-    let why = note(context, &task, now);
+    let why = note(context, task, now);
     if !why.is_empty() {
         data.line(format!("  {why}"));
     }
@@ -47,13 +39,12 @@ pub(super) async fn show(context: &Context, store: &dyn Store, task: &TaskId) ->
         data.line(format!("  blocked by {holder}"));
     }
     data.line("");
-    stage_lines(&task, now).iter().for_each(|line| data.line(line));
+    stage_lines(task, now).iter().for_each(|line| data.line(line));
     drop(data);
     if let Some(failure) = &task.failure {
         output::message(&format!("\n{}: {}", failure.error_type.as_str(), failure.reason));
         output::message(&format!("  {}", context.command(&format!("logs {}", task.task_id))));
     }
-    Ok(())
 }
 
 fn stage_lines(task: &TaskView, now: milepost_core::time::Timestamp) -> Vec<String> {

@@ -1,9 +1,15 @@
 //! The command line, as a person or a script meets it.
 
 mod answers;
+mod canned;
 mod exit_codes;
 mod failures;
+mod recovery;
+mod remote;
 mod running;
+mod served;
+mod server;
+mod serving;
 mod stopping;
 mod verbs;
 

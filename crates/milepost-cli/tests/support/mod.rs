@@ -59,7 +59,7 @@ impl World {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_milepost"));
         command.args(args).current_dir(self.path()).stdin(Stdio::null()).env("NO_COLOR", "1").env("USER", "tester");
-        for name in ["MILEPOST_STORE", "MILEPOST_SERVER", "RUST_LOG", "CLICOLOR_FORCE"] {
+        for name in ["MILEPOST_STORE", "MILEPOST_SERVER", "MILEPOST_TOKEN", "RUST_LOG", "CLICOLOR_FORCE"] {
             command.env_remove(name);
         }
         command
@@ -152,6 +152,11 @@ impl Running {
     /// Waits until it has said this on stderr.
     pub(crate) fn wait_to_say(&self, words: &str) {
         wait_for(&format!("`{words}` on stderr"), || self.stderr().contains(words).then_some(()));
+    }
+
+    /// Where its answers go while it runs.
+    pub(crate) fn stdout_file(&self) -> &Path {
+        &self.stdout
     }
 
     pub(crate) fn stderr(&self) -> String {

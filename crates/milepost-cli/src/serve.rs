@@ -1,0 +1,298 @@
+//! `serve`: the engine behind an HTTP API, until somebody stops it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use milepost_core::time::Millis;
+use milepost_engine::{Engine, Options, Registry};
+use milepost_server::{App, Server, Settings, Tls};
+use milepost_stages::HttpKind;
+use milepost_store::Store;
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::LogFormat;
+use crate::context::Context;
+use crate::exit::{Exit, Failure, Outcome, chain};
+use crate::logging::Style;
+use crate::output::{self, Data};
+use crate::plan_file;
+use crate::run::{listen, own};
+use crate::signals::Signals;
+use crate::socket::Listener;
+
+const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
+const DEFAULT_DRAIN: Millis = Millis::from_secs(30);
+/// Requests that are being answered when everything else has ended get this long.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where to listen; port 0 is any free one [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// Let plans that come over HTTP run shell commands here
+    #[arg(long)]
+    allow_commands: bool,
+    /// Let `http:` stages reach link-local and cloud metadata addresses
+    #[arg(long)]
+    allow_link_local: bool,
+    /// The name of this node in the log [default: HOST-PID]
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+    /// A certificate and its chain, in PEM form; then it speaks HTTPS. SIGHUP reads both files again
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's private key, in PEM form
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Ask for a token on a loopback address as well; on any other it is always needed
+    #[arg(long)]
+    require_token: bool,
+    /// Another name of this server, for callers without a token; may be given more than once
+    #[arg(long = "allowed-host", value_name = "NAME")]
+    allowed_hosts: Vec<String>,
+    /// Connections at once [default: 4096]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_connections: Option<u32>,
+    /// Requests a second of one caller [default: no limit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rate_limit: Option<u32>,
+    /// Send traces to an OTLP collector, such as http://127.0.0.1:4318 [env: OTEL_EXPORTER_OTLP_ENDPOINT]
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
+    /// How the log is written
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
+    /// How long running stages may take to end when it is stopped [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    drain_timeout: Option<Millis>,
+}
+
+impl Args {
+    pub(crate) fn logging(&self, context: &Context) -> Style {
+        let from_environment = || std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok().filter(|url| !url.is_empty());
+        Style {
+            format: self.log_format.or(context.serve.log_format).unwrap_or_default(),
+            serves: true,
+            otlp: self.otlp.clone().or_else(from_environment).or_else(|| context.serve.otlp.clone()),
+        }
+    }
+
+    fn settings(&self, context: &Context) -> Settings {
+        let config = &context.serve;
+        let defaults = Settings::default();
+        let flag = |flag: bool, config: Option<bool>| flag || config.unwrap_or_default();
+        let max_connections = self.max_connections.map(|most| usize::try_from(most).unwrap_or(usize::MAX));
+        Settings {
+            allow_commands: flag(self.allow_commands, config.allow_commands),
+            require_token: flag(self.require_token, config.require_token),
+            allowed_hosts: config.allowed_hosts.iter().chain(&self.allowed_hosts).cloned().collect(),
+            max_connections: max_connections.or(config.max_connections).unwrap_or(defaults.max_connections),
+            rate_limit: self.rate_limit.or(config.rate_limit),
+            ..defaults
+        }
+    }
+
+    fn tls(&self, context: &Context) -> Result<Option<Tls>, Failure> {
+        let cert = self.tls_cert.as_ref().or(context.serve.tls_cert.as_ref());
+        let key = self.tls_key.as_ref().or(context.serve.tls_key.as_ref());
+        match (cert, key) {
+            (Some(cert), Some(key)) => match Tls::load(cert, key) {
+                Ok(tls) => Ok(Some(tls)),
+                Err(error) => Err(Failure::new(Exit::Usage, chain(&error))),
+            },
+            (None, None) => Ok(None),
+            (Some(_), None) => Err(Failure::new(Exit::Usage, "a certificate needs its key: give --tls-key as well")),
+            (None, Some(_)) => Err(Failure::new(Exit::Usage, "a key needs its certificate: give --tls-cert as well")),
+        }
+    }
+
+    fn drain_timeout(&self, context: &Context) -> Result<Duration, Failure> {
+        let from_config = match &context.serve.drain_timeout {
+            Some(text) => {
+                let bad = |error| Failure::new(Exit::Usage, format!("`drain_timeout` of [serve]: {error}"));
+                Some(text.parse::<Millis>().map_err(bad)?)
+            }
+            None => None,
+        };
+        Ok(self.drain_timeout.or(from_config).unwrap_or(DEFAULT_DRAIN).as_duration())
+    }
+
+    fn registry(&self, context: &Context) -> Registry {
+        let registry = plan_file::registry();
+        if self.allow_link_local || context.serve.allow_link_local.unwrap_or_default() {
+            return registry.with("http", Arc::new(HttpKind::new().allow_link_local()));
+        }
+        registry
+    }
+}
+
+pub(crate) async fn serve(context: &Context, args: Args) -> Outcome {
+    let address = address(args.listen.as_deref().or(context.serve.listen.as_deref())).await?;
+    let tls = args.tls(context)?;
+    let drain_timeout = args.drain_timeout(context)?;
+    let mut settings = args.settings(context);
+    let url = context.store()?;
+    let store = own(&url)?;
+    if !is_for_this_machine_alone(address) {
+        settings.require_token = true;
+        check_reachable(context, &*store, address, tls.is_some()).await?;
+    }
+    // Before anything runs, so that no signal finds it unprepared.
+    let signals = Signals::listen()?;
+    let mut options = Options::new(context.node(args.node.clone()));
+    options.capacity = context.capacity_of_all();
+    let node = options.node.clone();
+    let engine = Engine::new(store, args.registry(context), options);
+    let app = App::new(engine.clone(), settings);
+    let server = Server::start_with(app.clone(), address, tls.clone()).await;
+    let server = server.map_err(|error| {
+        Failure::new(Exit::OutOfReach, chain(&error)).help("`--listen 127.0.0.1:0` takes any free port")
+    })?;
+    let listener = listen(&url, &engine);
+    engine.start();
+    say_it_listens(context, &server, &node, &url.path);
+    let serving = Serving { engine, app, server, listener, drain_timeout };
+    serving.until_stopped(signals, tls).await
+}
+
+/// A server that does its work.
+struct Serving {
+    engine: Engine,
+    app: App,
+    server: Server,
+    listener: Option<Listener>,
+    drain_timeout: Duration,
+}
+
+impl Serving {
+    async fn until_stopped(self, mut signals: Signals, tls: Option<Tls>) -> Outcome {
+        tokio::select! {
+            () = signals.next() => {}
+            () = reload_on_hangup(tls) => {}
+        }
+        self.app.drain();
+        output::message("stopping after the running stages; press Ctrl-C again to stop now");
+        let socket = self.listener.as_ref().map(|listener| listener.file().to_owned());
+        tokio::select! {
+            in_time = self.leave() => {
+                if in_time {
+                    return Ok(Exit::Done);
+                }
+                output::message("some stages did not end in time; they will be repeated");
+                // What hangs in them must not keep the process: it dies with it.
+                leave_at_once(socket, Exit::Done)
+            }
+            () = signals.next() => {
+                output::message("stopped at once; the running stages will be repeated");
+                leave_at_once(socket, Exit::Interrupted)
+            }
+        }
+    }
+
+    /// False when some stages did not end in time.
+    async fn leave(self) -> bool {
+        if let Some(listener) = self.listener {
+            listener.close().await;
+        }
+        // Streams go on meanwhile: who watches sees how it ends.
+        let stopped = tokio::time::timeout(self.drain_timeout, self.engine.stop()).await;
+        let answered = tokio::time::timeout(LAST_ANSWERS, self.server.close()).await;
+        if answered.is_err() {
+            tracing::warn!("some requests were cut off");
+        }
+        stopped.is_ok()
+    }
+}
+
+/// What runs dies with this process; its attempts are repeated by the next one.
+fn leave_at_once(socket: Option<PathBuf>, exit: Exit) -> ! {
+    if let Some(socket) = socket {
+        let _ = std::fs::remove_file(socket);
+    }
+    std::process::exit(exit as i32)
+}
+
+/// Never returns. Without TLS a SIGHUP ends the process, as it does any other.
+async fn reload_on_hangup(tls: Option<Tls>) {
+    let Some(tls) = tls else { return std::future::pending().await };
+    let Ok(mut hangup) = signal(SignalKind::hangup()) else { return std::future::pending().await };
+    while hangup.recv().await.is_some() {
+        match tls.reload() {
+            Ok(()) => tracing::info!("the certificate was read again"),
+            Err(error) => {
+                tracing::error!(error = chain(&error), "the certificate could not be read again; the old one stays");
+            }
+        }
+    }
+    std::future::pending::<()>().await;
+}
+
+fn is_for_this_machine_alone(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
+async fn address(listen: Option<&str>) -> Result<SocketAddr, Failure> {
+    let text = listen.unwrap_or(DEFAULT_ADDRESS);
+    let bad = |why: String| {
+        Failure::new(Exit::Usage, format!("cannot listen on `{text}`: {why}"))
+            .help("give an address and a port, such as 127.0.0.1:8080 or [::1]:8080")
+    };
+    let found = tokio::net::lookup_host(text).await.map_err(|error| bad(error.to_string()));
+    found?.next().ok_or_else(|| bad("this name has no address".to_owned()))
+}
+
+/// Where others can reach it, nobody gets in without a token: with none, it would be of no use to anybody.
+async fn check_reachable(
+    context: &Context,
+    store: &dyn Store,
+    address: SocketAddr,
+    secure: bool,
+) -> Result<(), Failure> {
+    let now = milepost_engine::Clock::system().now();
+    let live = |expires_at: Option<milepost_core::time::Timestamp>| expires_at.is_none_or(|at| at > now);
+    let tokens = store.tokens().await?;
+    if !tokens.iter().any(|token| token.revoked_at.is_none() && live(token.expires_at)) {
+        let message = format!("others can reach {address}, and there is no token to tell them apart by");
+        let create = context.command("token create ops --scope admin");
+        return Err(Failure::new(Exit::Usage, message)
+            .help(format!("`{create}` makes one; or listen on {DEFAULT_ADDRESS}, for this machine alone")));
+    }
+    if !secure {
+        tracing::warn!("tokens travel unencrypted: give --tls-cert and --tls-key, or put a proxy with TLS in front");
+    }
+    Ok(())
+}
+
+fn say_it_listens(context: &Context, server: &Server, node: &str, store: &std::path::Path) {
+    if context.json {
+        Data::new().json_line(&json!({ "listening": server.url() }));
+    }
+    if !context.quiet {
+        output::message(&format!("listening on {} (node {node}, store {})", server.url(), store.display()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_loopback_is_for_this_machine_alone() {
+        for (address, alone) in [
+            ("127.0.0.1:80", true),
+            ("127.8.8.8:80", true),
+            ("[::1]:80", true),
+            ("[::ffff:127.0.0.1]:80", true),
+            ("0.0.0.0:80", false),
+            ("[::]:80", false),
+            ("10.0.0.1:80", false),
+            ("[::ffff:10.0.0.1]:80", false),
+        ] {
+            assert_eq!(is_for_this_machine_alone(address.parse().unwrap()), alone, "{address}");
+        }
+    }
+}

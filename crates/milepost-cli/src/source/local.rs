@@ -1,0 +1,154 @@
+//! Answers from a store on this machine, whoever owns it. Verbs go to its owner, or are done here when there is none.
+
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use milepost::WatchEvent;
+use milepost_core::api::{CheckpointView, Explanation, List, PlanReport, PlanView, VerbAnswer};
+use milepost_core::id::{PlanId, TaskId, Tenant};
+use milepost_core::task::{Checkpoint, EventView, TaskView};
+use milepost_engine::{Clock, Target};
+use milepost_store::{EventQuery, LogChunk, LogQuery, PlanQuery, Store, StoreError, StoredTask, TaskQuery, TasksOf};
+
+use super::follow;
+use super::seam::{EventsAsked, Found, Operated, Order, Source};
+use crate::exit::{Exit, Failure};
+use crate::socket::{Answer, Name, Request, VerbName, ask};
+use crate::store::{self, StoreUrl};
+use crate::views;
+
+/// Events read at a time.
+const PAGE: usize = 1000;
+
+pub(crate) struct Local {
+    url: StoreUrl,
+    /// Opened by the first question; a verb asks none.
+    store: OnceLock<Arc<dyn Store>>,
+}
+
+impl Local {
+    pub(crate) fn new(url: StoreUrl) -> Self {
+        Self { url, store: OnceLock::new() }
+    }
+
+    fn store(&self) -> Result<&Arc<dyn Store>, Failure> {
+        if let Some(store) = self.store.get() {
+            return Ok(store);
+        }
+        let opened = self.url.read()?;
+        Ok(self.store.get_or_init(|| opened))
+    }
+
+    async fn stored(&self, task: &TaskId) -> Result<StoredTask, Failure> {
+        let stored = self.store()?.task(task).await?;
+        Ok(stored.ok_or_else(|| StoreError::NotFound { what: "task", id: task.to_string() })?)
+    }
+}
+
+#[async_trait]
+impl Source for Local {
+    async fn plans(&self, limit: u16, cursor: Option<&str>) -> Result<List<PlanView>, Failure> {
+        let store = self.store()?;
+        let bad =
+            |text: &str| Failure::new(Exit::Usage, format!("`{text}` is no cursor; expected the nextCursor of a list"));
+        let after = cursor.map(|text| text.parse().map_err(|_| bad(text))).transpose()?;
+        let page = store.plans(PlanQuery { open_only: false, after, limit: limit.into() }).await?;
+        let items = page.items.iter().map(PlanView::from).collect();
+        Ok(List { items, next_cursor: page.next.map(|next| next.to_string()) })
+    }
+
+    async fn find(&self, id: &str) -> Result<Option<Found>, Failure> {
+        Ok(match store::find(&**self.store()?, id).await? {
+            Some(Target::Plan(plan)) => Some(Found::Plan(plan)),
+            Some(Target::Task(task)) => Some(Found::Task(Box::new(TaskView::from(&self.stored(&task).await?)))),
+            Some(Target::Tenant(_)) | None => None,
+        })
+    }
+
+    async fn plan_report(&self, plan: &PlanId) -> Result<PlanReport, Failure> {
+        let store = self.store()?;
+        let row = store.plan(plan).await?;
+        let row = row.ok_or_else(|| StoreError::NotFound { what: "plan", id: plan.to_string() })?;
+        Ok(views::plan_report(&**store, &row).await?)
+    }
+
+    async fn task(&self, id: &str) -> Result<Option<TaskView>, Failure> {
+        let store = self.store()?;
+        let Ok(id) = TaskId::parse(id) else { return Ok(None) };
+        Ok(store.task(&id).await?.as_ref().map(TaskView::from))
+    }
+
+    async fn newest_of(&self, tenant: &str) -> Result<Option<TaskView>, Failure> {
+        let store = self.store()?;
+        let Ok(tenant) = Tenant::parse(tenant) else { return Ok(None) };
+        let query = TaskQuery { of: TasksOf::Tenant(tenant), statuses: Vec::new(), after: None, limit: 1 };
+        match store.tasks(query).await?.items.into_iter().next() {
+            Some(row) => self.task(row.key.id.as_str()).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn events(&self, asked: EventsAsked) -> Result<List<EventView>, Failure> {
+        let store = self.store()?;
+        let mut after = asked.after;
+        let mut items: Vec<EventView> = Vec::new();
+        loop {
+            let found = store.events(EventQuery { task: asked.task.clone(), after, limit: PAGE }).await?;
+            let last = found.len() < PAGE;
+            for event in found {
+                if items.len() == asked.limit {
+                    let next_cursor = items.last().map(|event| event.sequence.to_string());
+                    return Ok(List { items, next_cursor });
+                }
+                after = event.sequence;
+                let view = EventView::new(&asked.plan, &asked.task, event.sequence, &event.record);
+                if asked.attempt.is_none() || view.attempt_number == asked.attempt {
+                    items.push(view);
+                }
+            }
+            if last {
+                return Ok(List { items, next_cursor: None });
+            }
+        }
+    }
+
+    async fn logs(&self, asked: LogQuery) -> Result<Vec<LogChunk>, Failure> {
+        Ok(self.store()?.logs(asked).await?)
+    }
+
+    async fn checkpoint(&self, task: &TaskId) -> Result<CheckpointView, Failure> {
+        let checkpoint = Checkpoint::of(&self.stored(task).await?.task);
+        Ok(CheckpointView { has_checkpoint: checkpoint.is_some(), checkpoint })
+    }
+
+    async fn explain(&self, task: &TaskId) -> Result<Option<Explanation>, Failure> {
+        Ok(milepost_engine::explain(&**self.store()?, task, Clock::system().now()).await?)
+    }
+
+    async fn operate(&self, order: Order) -> Result<Operated, Failure> {
+        self.url.must_exist()?;
+        let (Name::Id(target) | Name::Tenant(target)) = order.target.clone();
+        let verb = VerbName::from(order.verb);
+        let (answer, goes_on) = ask(&self.url, &Request::new(order.target, order.verb, order.by)).await?;
+        match answer {
+            Answer::Done(done) => {
+                let answer = VerbAnswer {
+                    target,
+                    verb: verb.as_str().to_owned(),
+                    tasks: done.tasks,
+                    plan: done.plan,
+                    task: done.task,
+                };
+                Ok(Operated { answer, goes_on })
+            }
+            Answer::Refused { message } => Err(Failure::new(Exit::Refused, message)),
+            Answer::NotFound { message } => Err(Failure::new(Exit::NotFound, message)),
+            Answer::Failed { message } => Err(Failure::new(Exit::OutOfReach, message)),
+        }
+    }
+
+    fn watch(&self, plan: &PlanId) -> Result<BoxStream<'static, Result<WatchEvent, Failure>>, Failure> {
+        Ok(follow::follow(self.store()?.clone(), plan.clone()))
+    }
+}

@@ -1,0 +1,183 @@
+//! Answers from a running server.
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use milepost::{Client, ClientError, EventFilter, LogFilter, Paging, WatchEvent};
+use milepost_core::api::{CheckpointView, Explanation, List, LogView, PlanReport, PlanView, VerbAnswer, VerbRequest};
+use milepost_core::id::{PlanId, TaskId, Tenant};
+use milepost_core::task::{EventView, TaskView};
+use milepost_engine::Verb;
+use milepost_store::{LogChunk, LogQuery};
+
+use super::seam::{EventsAsked, Found, Operated, Order, Source};
+use crate::exit::{Exit, Failure};
+use crate::socket::{Name, VerbName};
+
+/// Events asked for at a time.
+const PAGE: usize = 500;
+
+pub(crate) struct Remote {
+    client: Client,
+}
+
+impl Remote {
+    pub(crate) fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    async fn on_plan(&self, plan: &PlanId, verb: Verb, request: &VerbRequest) -> Result<VerbAnswer, Failure> {
+        Ok(match asked(verb) {
+            Some(verb) => self.client.operate_plan(plan, verb, request).await?,
+            None => reset(self.client.reset_failed_plan(plan, request).await?.reset),
+        })
+    }
+
+    async fn on_task(&self, task: &TaskId, verb: Verb, request: &VerbRequest) -> Result<VerbAnswer, Failure> {
+        if verb == Verb::Start {
+            let message = format!("a task is started with its plan; `milepost retry {task}` runs a failed one again");
+            return Err(Failure::new(Exit::Refused, message));
+        }
+        Ok(match asked(verb) {
+            Some(verb) => self.client.operate_task(task, verb, request).await?,
+            None => reset(self.client.reset_failed_task(task, request).await?.reset),
+        })
+    }
+
+    async fn on_tenant(&self, text: &str, verb: Verb, request: &VerbRequest) -> Result<VerbAnswer, Failure> {
+        let missing = || Failure::new(Exit::NotFound, format!("there is no task of tenant `{text}`"));
+        let tenant = Tenant::parse(text).map_err(|_| missing())?;
+        match asked(verb) {
+            Some(verb) if verb != milepost::Verb::Start => {
+                found(self.client.operate_tenant(&tenant, verb, request).await)?.ok_or_else(missing)
+            }
+            // These two are not among a tenant's own.
+            Some(_) | None => {
+                let task = found(self.client.tenant_task(&tenant).await)?.ok_or_else(missing)?;
+                self.on_task(&task.task_id, verb, request).await
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Source for Remote {
+    async fn plans(&self, limit: u16, cursor: Option<&str>) -> Result<List<PlanView>, Failure> {
+        let paging = Paging { cursor: cursor.map(str::to_owned), limit: Some(limit.into()) };
+        Ok(self.client.plans(&paging).await?)
+    }
+
+    async fn find(&self, id: &str) -> Result<Option<Found>, Failure> {
+        let Ok(plan) = PlanId::parse(id) else { return Ok(None) };
+        match found(self.client.plan(&plan).await) {
+            Ok(Some(_)) => Ok(Some(Found::Plan(plan))),
+            Ok(None) => Ok(self.task(id).await?.map(|task| Found::Task(Box::new(task)))),
+            // Who may see only one tenant's tasks may not ask for plans, and may well have meant a task.
+            Err(error @ ClientError::Problem { status: 403, .. }) => match self.task(id).await {
+                Ok(Some(task)) => Ok(Some(Found::Task(Box::new(task)))),
+                Ok(None) | Err(_) => Err(error.into()),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn plan_report(&self, plan: &PlanId) -> Result<PlanReport, Failure> {
+        Ok(self.client.plan_report(plan).await?)
+    }
+
+    async fn task(&self, id: &str) -> Result<Option<TaskView>, Failure> {
+        let Ok(id) = TaskId::parse(id) else { return Ok(None) };
+        Ok(found(self.client.task(&id).await)?)
+    }
+
+    async fn newest_of(&self, tenant: &str) -> Result<Option<TaskView>, Failure> {
+        let Ok(tenant) = Tenant::parse(tenant) else { return Ok(None) };
+        Ok(found(self.client.tenant_task(&tenant).await)?)
+    }
+
+    async fn events(&self, asked: EventsAsked) -> Result<List<EventView>, Failure> {
+        let mut all: List<EventView> = List { items: Vec::new(), next_cursor: Some(asked.after.to_string()) };
+        while all.next_cursor.is_some() && all.items.len() < asked.limit {
+            let limit = u32::try_from((asked.limit - all.items.len()).min(PAGE)).ok();
+            let filter = EventFilter { after: all.next_cursor.take(), attempt: asked.attempt, limit };
+            let page = self.client.events(&asked.task, &filter).await?;
+            all.items.extend(page.items);
+            all.next_cursor = page.next_cursor;
+        }
+        Ok(all)
+    }
+
+    async fn logs(&self, asked: LogQuery) -> Result<Vec<LogChunk>, Failure> {
+        let mut filter = LogFilter { stage: asked.stage, attempt: asked.attempt, cursor: None };
+        let mut chunks = Vec::new();
+        loop {
+            let page = self.client.logs(&asked.task, &filter).await?;
+            chunks.extend(page.items.into_iter().map(chunk));
+            if page.next_cursor.is_none() {
+                return Ok(chunks);
+            }
+            filter.cursor = page.next_cursor;
+        }
+    }
+
+    async fn checkpoint(&self, task: &TaskId) -> Result<CheckpointView, Failure> {
+        Ok(self.client.checkpoint(task).await?)
+    }
+
+    async fn explain(&self, task: &TaskId) -> Result<Option<Explanation>, Failure> {
+        Ok(found(self.client.explain(task).await)?)
+    }
+
+    async fn operate(&self, order: Order) -> Result<Operated, Failure> {
+        let from_checkpoint = match order.verb {
+            Verb::Retry { from_checkpoint } => Some(from_checkpoint),
+            Verb::Start | Verb::Pause | Verb::Resume | Verb::Cancel | Verb::Rollback | Verb::ResetFailed => None,
+        };
+        let request = VerbRequest { reason: order.by.why, from_checkpoint, ..VerbRequest::default() };
+        let (Name::Id(target) | Name::Tenant(target)) = order.target.clone();
+        let answer = match order.target {
+            Name::Tenant(tenant) => self.on_tenant(&tenant, order.verb, &request).await?,
+            Name::Id(id) => match self.find(&id).await? {
+                Some(Found::Plan(plan)) => self.on_plan(&plan, order.verb, &request).await?,
+                Some(Found::Task(task)) => self.on_task(&task.task_id, order.verb, &request).await?,
+                None => return Err(Failure::new(Exit::NotFound, format!("there is no plan or task `{id}`"))),
+            },
+        };
+        // As the person named it, and not as the server found it.
+        let verb = VerbName::from(order.verb).as_str().to_owned();
+        Ok(Operated { answer: VerbAnswer { target, verb, ..answer }, goes_on: true })
+    }
+
+    fn watch(&self, plan: &PlanId) -> Result<BoxStream<'static, Result<WatchEvent, Failure>>, Failure> {
+        Ok(self.client.watch(plan).map(|event| event.map_err(Failure::from)).boxed())
+    }
+}
+
+/// What a route is called; `reset-failed` has one of its own.
+fn asked(verb: Verb) -> Option<milepost::Verb> {
+    match verb {
+        Verb::Start => Some(milepost::Verb::Start),
+        Verb::Pause => Some(milepost::Verb::Pause),
+        Verb::Resume => Some(milepost::Verb::Resume),
+        Verb::Cancel => Some(milepost::Verb::Cancel),
+        Verb::Retry { .. } => Some(milepost::Verb::Retry),
+        Verb::Rollback => Some(milepost::Verb::Rollback),
+        Verb::ResetFailed => None,
+    }
+}
+
+fn reset(tasks: u64) -> VerbAnswer {
+    VerbAnswer { target: String::new(), verb: String::new(), tasks, plan: None, task: None }
+}
+
+fn found<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn chunk(view: LogView) -> LogChunk {
+    LogChunk { stage: view.stage, attempt: view.attempt, at: view.at, bytes: view.text.into_bytes() }
+}

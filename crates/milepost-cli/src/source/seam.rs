@@ -1,0 +1,73 @@
+//! What commands may ask, and the shapes of the answers: those of the HTTP API, wherever they come from.
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use milepost::WatchEvent;
+use milepost_core::api::{CheckpointView, Explanation, List, PlanReport, PlanView, VerbAnswer};
+use milepost_core::id::{PlanId, TaskId};
+use milepost_core::task::{By, EventView, TaskView};
+use milepost_engine::Verb;
+use milepost_store::{LogChunk, LogQuery};
+
+use crate::exit::Failure;
+use crate::socket::Name;
+
+#[async_trait]
+pub(crate) trait Source: Send + Sync {
+    /// Newest first.
+    async fn plans(&self, limit: u16, cursor: Option<&str>) -> Result<List<PlanView>, Failure>;
+
+    /// What an id means: a plan, else a task.
+    async fn find(&self, id: &str) -> Result<Option<Found>, Failure>;
+
+    async fn plan_report(&self, plan: &PlanId) -> Result<PlanReport, Failure>;
+
+    async fn task(&self, id: &str) -> Result<Option<TaskView>, Failure>;
+
+    /// The tenant's newest task.
+    async fn newest_of(&self, tenant: &str) -> Result<Option<TaskView>, Failure>;
+
+    async fn events(&self, asked: EventsAsked) -> Result<List<EventView>, Failure>;
+
+    async fn logs(&self, asked: LogQuery) -> Result<Vec<LogChunk>, Failure>;
+
+    async fn checkpoint(&self, task: &TaskId) -> Result<CheckpointView, Failure>;
+
+    async fn explain(&self, task: &TaskId) -> Result<Option<Explanation>, Failure>;
+
+    /// Answered once it is durable.
+    async fn operate(&self, order: Order) -> Result<Operated, Failure>;
+
+    /// What happens to a plan, until it ends. An error is the last item.
+    fn watch(&self, plan: &PlanId) -> Result<BoxStream<'static, Result<WatchEvent, Failure>>, Failure>;
+}
+
+pub(crate) enum Found {
+    Plan(PlanId),
+    Task(Box<TaskView>),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct EventsAsked {
+    pub(crate) plan: PlanId,
+    pub(crate) task: TaskId,
+    /// Only larger sequence numbers.
+    pub(crate) after: u64,
+    pub(crate) attempt: Option<u32>,
+    pub(crate) limit: usize,
+}
+
+/// A verb and what it is for.
+#[derive(Debug, Clone)]
+pub(crate) struct Order {
+    pub(crate) target: Name,
+    pub(crate) verb: Verb,
+    pub(crate) by: By,
+}
+
+#[derive(Debug)]
+pub(crate) struct Operated {
+    pub(crate) answer: VerbAnswer,
+    /// Somebody is there who goes on by himself with what was asked for.
+    pub(crate) goes_on: bool,
+}
