@@ -230,6 +230,14 @@ pub enum Reason {
     NodeFull,
     /// A stage failed and is tried again.
     RetryWait,
+    /// A workflow sleeps.
+    Sleeping,
+    /// A workflow waits for a signal.
+    AwaitingSignal,
+    /// A workflow waits for one that it started.
+    AwaitingChild,
+    /// No node that has its tasks in hand knows the workflow, in the version that this run began with.
+    NoNodeKnows,
     Paused,
     PlanPaused,
     /// Its plan was not started.

@@ -50,6 +50,16 @@ pub struct Failure {
     pub retryable: bool,
     /// The other side asked for at least this much time (`Retry-After`).
     pub retry_after: Option<Millis>,
+    /// How many attempts a stage made before it gave up; none for a failure that ended it before its attempts did.
+    pub attempts: Option<u32>,
+}
+
+/// A stage was tried as often as its policy allows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("gave up after {attempts} attempts: {last_reason}")]
+pub struct MaxRetriesExceeded {
+    pub attempts: u32,
+    pub last_reason: String,
 }
 
 impl Failure {
@@ -66,11 +76,36 @@ impl Failure {
         if reason.trim().is_empty() {
             reason = error_type.as_str().to_owned();
         }
-        Self { error_type, reason, retryable, retry_after: None }
+        Self { error_type, reason, retryable, retry_after: None, attempts: None }
     }
 
     pub fn after(mut self, wait: Millis) -> Self {
         self.retry_after = Some(wait);
         self
+    }
+
+    /// Set when a stage ran out of attempts, rather than failing for good.
+    pub fn max_retries_exceeded(&self) -> Option<MaxRetriesExceeded> {
+        self.attempts.map(|attempts| MaxRetriesExceeded { attempts, last_reason: self.reason.clone() })
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.error_type.as_str(), self.reason)
+    }
+}
+
+/// Any error of a program is worth another try, until it says otherwise. `Failure` itself is no `Error`, so that this
+/// can be said of all of them.
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let mut reason = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            reason = format!("{reason}: {cause}");
+            source = cause.source();
+        }
+        Failure::retryable(ErrorType::Unknown, reason)
     }
 }

@@ -3,6 +3,7 @@
 //! Pure: no clock, no randomness, no I/O, no async. What the world supplies comes in as arguments.
 
 pub mod api;
+pub mod breaker;
 pub mod failure;
 pub mod id;
 pub mod plan;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::breaker::Guard;
 use crate::id::StageName;
 use crate::time::Millis;
 
@@ -19,6 +20,9 @@ pub struct RetryPolicy {
     /// Exit codes of `run:` that end the stage at once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fatal_exit_codes: Vec<i32>,
+    /// What earlier attempts of other tasks have to do with it; none: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<Box<Guard>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -39,6 +43,7 @@ impl Default for RetryPolicy {
             max: Some(Millis::from_secs(60)),
             jitter: true,
             fatal_exit_codes: Vec::new(),
+            guard: None,
         }
     }
 }

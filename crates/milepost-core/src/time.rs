@@ -87,6 +87,22 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
+/// For instants of which there are many: a number, where every byte counts.
+pub(crate) mod as_millis {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Timestamp;
+
+    #[expect(clippy::ref_option, reason = "serde hands it over like this")]
+    pub(crate) fn serialize<S: Serializer>(at: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+        at.map(Timestamp::as_millis).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+        Ok(Option::<i64>::deserialize(deserializer)?.map(Timestamp::from_millis))
+    }
+}
+
 /// A length of time in whole milliseconds. In plan files it reads as `250ms`, `3s`, `5m`, `1h`; stored, it is a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -94,6 +110,10 @@ pub struct Millis(u64);
 
 impl Millis {
     pub const ZERO: Millis = Millis(0);
+
+    pub(crate) fn is_zero(&self) -> bool {
+        *self == Self::ZERO
+    }
 
     pub const fn new(millis: u64) -> Self {
         Self(millis)

@@ -10,7 +10,7 @@ use milepost_core::plan::{OnFailure, OnInvalidCheckpoint, Settings, StageDefinit
 use milepost_core::retry::Strategy as Backoff;
 use milepost_core::task::{
     Checkpoint, Claim, Command, Decision, Event, MAX_TAKEOVERS, Record, Rejection, StageEnded, StageResult,
-    StageStatus, Task, TaskContext, TaskStatus, TaskView, decide,
+    StageStatus, Task, TaskContext, TaskStatus, TaskView, decide, replay as decided_again,
 };
 use milepost_core::time::{Millis, Timestamp};
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
@@ -264,6 +264,23 @@ proptest! {
     }
 
     #[test]
+    fn an_image_of_a_task_is_the_task_and_the_log_goes_on_from_it(walk in walks()) {
+        for (task, record) in walk.events() {
+            let restored = Task::from_image(task.spec().clone(), &task.image()).unwrap();
+            prop_assert_eq!(&restored, &task);
+            prop_assert_eq!(restored.apply(&record).unwrap(), task.apply(&record).unwrap());
+        }
+    }
+
+    #[test]
+    fn every_log_that_was_decided_is_decided_the_same_again(walk in walks()) {
+        let spec = spec(walk.settings.clone(), walk.stages.clone());
+        let log = [Record::new(START, Event::TaskCreated {})];
+        let log: Vec<Record> = log.into_iter().chain(walk.events().into_iter().map(|(_, record)| record)).collect();
+        prop_assert_eq!(decided_again(spec, &log), Ok(log.len() as u64));
+    }
+
+    #[test]
     fn a_log_that_was_written_and_read_again_is_the_same_bit_for_bit(walk in walks()) {
         for (_, record) in walk.events() {
             let written = serde_json::to_string(&record).unwrap();
@@ -338,7 +355,7 @@ proptest! {
                 Event::RetryScheduled { stage, attempt, delay, rollback, .. } => {
                     due.insert((stage.clone(), *attempt, *rollback), record.at() + *delay);
                 }
-                Event::StageStarted { stage, attempt, rollback } => {
+                Event::StageStarted { stage, attempt, rollback, .. } => {
                     let due = due.get(&(stage.clone(), *attempt, *rollback));
                     prop_assert!(due.is_none_or(|due| *due <= record.at()), "attempt {attempt} of {stage}");
                 }

@@ -28,7 +28,7 @@ fn events() -> Vec<(String, Event)> {
         Event::PauseRequested { by: by() },
         Event::TaskPaused { by: None },
         Event::TaskResumed { by: by() },
-        Event::TaskCompleted {},
+        Event::TaskCompleted { result: None },
         Event::TaskFailed { stage: None, attempts: None, cause: cause.clone() },
         Event::TaskCancelled { by: by() },
         Event::TaskInterrupted { node, reason: reason.clone(), taken_by: None, automatic: false },
@@ -39,10 +39,13 @@ fn events() -> Vec<(String, Event)> {
         Event::RollbackFailed { reason: reason.clone() },
         Event::CheckpointDiscarded { reason: reason.clone() },
         Event::DeadLettered { reason },
+        Event::SignalReceived { name: stage.clone(), payload: serde_json::Value::Null, by: by() },
+        Event::ValueRecorded { name: "now".to_owned(), value: serde_json::Value::Null },
+        Event::TaskContinued { input: Arc::default() },
     ];
     for rollback in [false, true] {
         let (stage, cause) = (stage.clone(), cause.clone());
-        events.push(Event::StageStarted { stage: stage.clone(), attempt, rollback });
+        events.push(Event::StageStarted { stage: stage.clone(), attempt, rollback, step: None });
         events.push(Event::StageFailed { stage: stage.clone(), attempt, cause: cause.clone(), rollback });
         events.push(Event::RetryScheduled { stage, attempt, delay, cause, rollback });
     }

@@ -25,6 +25,27 @@ pub struct PlanDefinition {
     pub settings: Settings,
     /// Used by every task that has none of its own.
     pub stages: StageList,
+    /// Its one task runs this function rather than stages; plan files never say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<WorkflowRef>,
+    /// The workflow that started this one and waits for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<TaskId>,
+}
+
+/// Which function, and which version of it: a run keeps to the one that it began with.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct WorkflowRef {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub name: Arc<str>,
+    pub version: u32,
+}
+
+impl std::fmt::Display for WorkflowRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (version {})", self.name, self.version)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -21,6 +21,8 @@ pub fn first_difference(old: &Plan, new: &Plan) -> Option<String> {
         return Some(format!("plan was `{}`, is `{}`", was.id, is.id));
     }
     changed("", &json!(was.settings), &json!(is.settings))
+        .or_else(|| changed("workflow", &json!(was.workflow), &json!(is.workflow)))
+        .or_else(|| changed("parent", &json!(was.parent), &json!(is.parent)))
         .or_else(|| in_stages("", &was.stages, &is.stages))
         .or_else(|| in_tasks(&old.tasks, &new.tasks))
 }

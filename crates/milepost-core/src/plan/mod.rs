@@ -16,7 +16,7 @@ mod tasks;
 
 pub use definition::{
     Action, OnFailure, OnInvalidCheckpoint, OnTaskFailure, OnTenantConflict, Plan, PlanDefinition, Recovery, Settings,
-    StageDefinition, StageList, TaskDefinition, Trigger,
+    StageDefinition, StageList, TaskDefinition, Trigger, WorkflowRef,
 };
 pub use difference::first_difference;
 pub use errors::{PlanError, PlanErrors};

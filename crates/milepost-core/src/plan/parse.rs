@@ -120,7 +120,8 @@ fn read_plan(root: &Node, text: &str, options: &ParseOptions<'_>, problems: &mut
     if !problems.is_empty() {
         return None;
     }
-    let plan = Plan { definition: PlanDefinition { id: id?, settings, stages: stages? }, tasks };
+    let plan =
+        Plan { definition: PlanDefinition { id: id?, settings, stages: stages?, workflow: None, parent: None }, tasks };
     refuse_rollback_without_handler(&plan, &fields, problems);
     Some(plan)
 }

@@ -4,6 +4,7 @@ use crate::id::StageName;
 use crate::time::Timestamp;
 
 use super::event::{Event, Record};
+use super::flow::Step;
 use super::state::{FAILURE_HISTORY, FailureInfo, StageState, Task, TaskFailure, Undo};
 use super::status::{StageStatus, TaskStatus};
 
@@ -48,7 +49,7 @@ pub fn next_status(status: TaskStatus, interrupted: bool, event: &Event) -> Opti
             Running => Some(Running),
             Pending | Completed | Failed | Cancelled | RollingBack | RolledBack | RollbackFailed => None,
         },
-        Event::TaskCompleted {} => (status == Running).then_some(Completed),
+        Event::TaskCompleted { .. } => (status == Running).then_some(Completed),
         Event::TaskFailed { .. } => match status {
             Pending | Running => Some(Failed),
             Paused | Completed | Failed | Cancelled | RollingBack | RolledBack | RollbackFailed => None,
@@ -81,6 +82,11 @@ pub fn next_status(status: TaskStatus, interrupted: bool, event: &Event) -> Opti
             Failed | RollbackFailed => Some(status),
             Pending | Running | Paused | Completed | Cancelled | RollingBack | RolledBack => None,
         },
+        Event::SignalReceived { .. } => match status {
+            Pending | Running | Paused => Some(status),
+            Completed | Failed | Cancelled | RollingBack | RolledBack | RollbackFailed => None,
+        },
+        Event::ValueRecorded { .. } | Event::TaskContinued { .. } => (status == Running).then_some(Running),
     }
 }
 
@@ -111,7 +117,12 @@ impl Task {
     fn effect(&mut self, at: Timestamp, event: &Event) {
         match event {
             Event::TaskCreated {} | Event::DeadLettered { .. } => {}
-            Event::TaskCompleted {} => self.settle(),
+            Event::TaskCompleted { result } => {
+                if let Some(flow) = &mut self.flow {
+                    flow.result = result.clone();
+                }
+                self.settle();
+            }
             Event::TaskStarted { node } => {
                 self.node = Some(node.clone());
                 self.interrupted = false;
@@ -124,8 +135,9 @@ impl Task {
                     (undo.attempt, undo.running, undo.due) = (*attempt, true, None);
                 }
             }
-            Event::StageStarted { stage, attempt, rollback: false } => {
+            Event::StageStarted { stage, attempt, rollback: false, step } => {
                 self.interrupted = false;
+                self.begin_step(stage, step.as_deref());
                 self.with_stage(stage, |state| {
                     (state.status, state.attempt, state.since) = (StageStatus::Running, *attempt, Some(at));
                 });
@@ -167,12 +179,14 @@ impl Task {
                 }
             }
             Event::RetryScheduled { stage, attempt, delay, cause, rollback: false } => {
+                // The one before, unless an attempt that was refused comes again under its own number.
+                let mut failed = attempt.saturating_sub(1);
                 self.with_stage(stage, |state| {
+                    failed = state.attempt;
                     end_attempt(state, at, StageStatus::RetryWait);
                     (state.attempt, state.since, state.last_backoff) = (*attempt, Some(at + *delay), Some(*delay));
                     state.cause = Some(cause.clone());
                 });
-                let failed = attempt.saturating_sub(1);
                 self.remember(FailureInfo {
                     stage: stage.clone(),
                     attempt: failed,
@@ -204,12 +218,20 @@ impl Task {
             }
             Event::TaskInterrupted { taken_by, automatic, .. } => {
                 self.interrupted = taken_by.is_none();
-                self.takeovers = if *automatic { self.takeovers + 1 } else { 0 };
+                self.takeovers = match (*automatic, self.only_waits()) {
+                    (true, false) => self.takeovers + 1,
+                    // Nothing of it can have killed the node.
+                    (true, true) => self.takeovers,
+                    (false, _) => 0,
+                };
                 if taken_by.is_some() {
                     self.node = taken_by.clone();
                 }
             }
             Event::TaskRetried { from_checkpoint, .. } => {
+                if let Some(flow) = &mut self.flow {
+                    flow.retries += 1;
+                }
                 self.reopen(!from_checkpoint);
                 self.settle();
                 self.failure = None;
@@ -233,13 +255,54 @@ impl Task {
             }
             Event::RollbackFailed { .. } => self.undo = None,
             Event::CheckpointDiscarded { .. } => self.reopen(true),
+            Event::SignalReceived { name, payload, .. } => {
+                if let Some(flow) = &mut self.flow {
+                    flow.inbox.entry(name.clone()).or_default().push_back(payload.clone());
+                }
+            }
+            Event::ValueRecorded { name, value } => {
+                if let Some(flow) = &mut self.flow {
+                    flow.values.insert(name.clone(), value.clone());
+                }
+            }
+            Event::TaskContinued { input } => {
+                if let Some(flow) = &mut self.flow {
+                    let generation = flow.generation + 1;
+                    flow.restart(input.clone(), generation);
+                }
+                self.stages.clear();
+                self.done.clear();
+                self.done_at = None;
+                self.takeovers = 0;
+            }
         }
     }
 
     /// A stage that the definition no longer has keeps its place in `done`, where the checkpoint rules find it.
     fn with_stage(&mut self, name: &StageName, change: impl FnOnce(&mut StageState)) {
-        if let Some(index) = self.spec.stage_index(name) {
+        if let Some(index) = self.stage_index(name) {
             change(&mut self.stages[index]);
+            if let Some(flow) = &mut self.flow {
+                flow.moved(index, self.stages[index].status, self.version + 1);
+            }
+        }
+    }
+
+    /// A workflow of which nothing runs: it waits for a time, a signal or a child.
+    fn only_waits(&self) -> bool {
+        let Some(flow) = &self.flow else { return false };
+        let waits = |index: &usize| {
+            flow.steps[*index].kind.only_waits() || self.stages[*index].status == StageStatus::RetryWait
+        };
+        self.status == TaskStatus::Running && !flow.open.is_empty() && flow.open.iter().all(waits)
+    }
+
+    /// A workflow finds its stages as it goes.
+    fn begin_step(&mut self, name: &StageName, step: Option<&Step>) {
+        let Some(flow) = &mut self.flow else { return };
+        let Some(step) = step else { return };
+        if flow.begin(name, step, self.version + 1) == self.stages.len() {
+            self.stages.push(StageState::fresh());
         }
     }
 
@@ -269,6 +332,9 @@ impl Task {
                 | StageStatus::RolledBack => {}
             }
         }
+        if let Some(flow) = &mut self.flow {
+            flow.open.clear();
+        }
     }
 
     /// The present run is over.
@@ -280,14 +346,29 @@ impl Task {
 
     /// Whatever is not done is to be done again; with `all`, everything is.
     fn reopen(&mut self, all: bool) {
-        for stage in &mut self.stages {
-            if all || !stage.status.is_done() {
-                *stage = StageState { duration: stage.duration, ..StageState::fresh() };
+        if let Some(flow) = &mut self.flow {
+            match all {
+                true => {
+                    flow.restart(self.spec.input.clone(), 1);
+                    self.stages.clear();
+                }
+                false => flow.reopen(&mut self.stages),
             }
+        }
+        if self.flow.is_none() {
+            self.reopen_stages(all);
         }
         if all {
             self.done.clear();
             self.done_at = None;
+        }
+    }
+
+    fn reopen_stages(&mut self, all: bool) {
+        for stage in &mut self.stages {
+            if all || !stage.status.is_done() {
+                *stage = StageState { duration: stage.duration, ..StageState::fresh() };
+            }
         }
     }
 
@@ -306,10 +387,10 @@ impl Task {
     /// handler are passed over.
     pub(super) fn undo_order(&self) -> Vec<usize> {
         let failed = (0..self.stages.len()).rev().filter(|i| self.stages[*i].may_have_left_something());
-        let completed = self.done.iter().rev().filter_map(|name| self.spec.stage_index(name));
+        let completed = self.done.iter().rev().filter_map(|name| self.stage_index(name));
         failed
             .chain(completed.filter(|i| self.stages[*i].status == StageStatus::Completed))
-            .filter(|i| self.spec.stages[*i].rollback.is_some())
+            .filter(|i| self.definitions()[*i].rollback.is_some())
             .collect()
     }
 }

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::failure::{ErrorType, Failure};
-use crate::id::StageName;
+use crate::id::{StageName, TaskId};
 use crate::plan::{OnFailure, OnInvalidCheckpoint};
 use crate::template;
 use crate::time::{Millis, Timestamp};
 
+mod flow;
+
 use super::checkpoint::Checkpoint;
 use super::event::{By, Cause, Event, Record};
+use super::flow::Step;
 use super::state::{StageState, Task, Undo};
 use super::status::{StageStatus, TaskStatus};
 
@@ -41,6 +44,30 @@ pub enum Command {
         from_checkpoint: bool,
     },
     Rollback(By),
+    /// A workflow's function asks for things it has not asked for before.
+    Begin(Vec<(StageName, Step)>),
+    /// It was given values that it has to be given again.
+    Remember(Vec<(String, Value)>),
+    /// Somebody sends a workflow a message.
+    Signal {
+        name: StageName,
+        payload: Value,
+        by: By,
+    },
+    /// A workflow that another one waits for has ended.
+    ChildEnded {
+        child: TaskId,
+        result: Result<Value, Cause>,
+    },
+    /// The function returned.
+    Return(Result<Value, Failure>),
+    /// The function wants to begin anew with another input.
+    Continue(Value),
+    /// The function asks for something else than its log has.
+    Diverged {
+        stage: Option<StageName>,
+        reason: String,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -66,6 +93,8 @@ pub enum StageResult {
     Success(Map<String, Value>),
     Skip(String),
     Failure(Failure),
+    /// It was not tried, because it would have failed.
+    Refused(Failure),
 }
 
 /// What a decision comes to: the events, and the task they make.
@@ -89,25 +118,34 @@ pub enum Rejection {
         "cannot retry task {task} from its checkpoint: {reason}; retry it with --from-start, or set on_invalid_checkpoint: restart"
     )]
     InvalidCheckpoint { task: String, reason: String },
+    #[error("task {task} runs a plan's stages: only a workflow can be sent a signal")]
+    NotAWorkflow { task: String },
+}
+
+/// A command that changes nothing, and the task as it was.
+#[derive(Debug)]
+pub struct Refused {
+    pub task: Arc<Task>,
+    pub rejection: Rejection,
 }
 
 /// Same task, command and instant: same events, on any machine, on any day.
 pub fn decide(task: &Task, command: Command, now: Timestamp) -> Result<Decision, Rejection> {
-    let mut draft = Draft { task: task.clone(), events: Vec::with_capacity(2), now, claiming: false };
-    match command {
-        Command::Claim(claim) => draft.claim(claim)?,
-        Command::StageEnded(ended) if task.status == TaskStatus::RollingBack => draft.undo_ended(ended)?,
-        Command::StageEnded(ended) => draft.stage_ended(ended)?,
-        Command::Wake => draft.wake(),
-        Command::TimeOut => draft.time_out(),
-        Command::Interrupt { reason } => draft.interrupt(reason),
-        Command::Pause(by) => draft.pause(by)?,
-        Command::Resume(by) => draft.resume(by)?,
-        Command::Cancel(by) => draft.cancel(by)?,
-        Command::Retry { by, from_checkpoint } => draft.retry(by, from_checkpoint)?,
-        Command::Rollback(by) => draft.rollback(by)?,
-    }
+    let mut draft = Draft::new(task.clone(), now);
+    draft.perform(command)?;
     Ok(Decision { events: draft.events, task: draft.task })
+}
+
+/// The same for whoever has the task to themselves: what has many stages is not copied for each decision.
+pub fn decide_on(task: Arc<Task>, command: Command, now: Timestamp) -> Result<Decision, Refused> {
+    let mut draft = Draft::new(Arc::unwrap_or_clone(task), now);
+    match draft.perform(command) {
+        Ok(()) => Ok(Decision { events: draft.events, task: draft.task }),
+        Err(rejection) => {
+            debug_assert!(draft.events.is_empty(), "what is refused changes nothing");
+            Err(Refused { task: Arc::new(draft.task), rejection })
+        }
+    }
 }
 
 /// A task while a decision about it is being made: every event is applied at once, so that the next one sees it.
@@ -120,6 +158,34 @@ struct Draft {
 }
 
 impl Draft {
+    fn new(task: Task, now: Timestamp) -> Self {
+        Self { task, events: Vec::with_capacity(2), now, claiming: false }
+    }
+
+    fn perform(&mut self, command: Command) -> Result<(), Rejection> {
+        match command {
+            Command::Claim(claim) => self.claim(claim)?,
+            Command::StageEnded(ended) if self.task.status == TaskStatus::RollingBack => self.undo_ended(ended)?,
+            Command::StageEnded(ended) => self.stage_ended(ended)?,
+            Command::Wake => self.wake(),
+            Command::TimeOut => self.time_out(),
+            Command::Interrupt { reason } => self.interrupt(reason),
+            Command::Pause(by) => self.pause(by)?,
+            Command::Resume(by) => self.resume(by)?,
+            Command::Cancel(by) => self.cancel(by)?,
+            Command::Retry { by, from_checkpoint } => self.retry(by, from_checkpoint)?,
+            Command::Rollback(by) => self.rollback(by)?,
+            Command::Begin(steps) => self.begin(steps)?,
+            Command::Remember(values) => self.remember(values)?,
+            Command::Signal { name, payload, by } => self.signal(name, payload, by)?,
+            Command::ChildEnded { child, result } => self.child_ended(&child, result)?,
+            Command::Return(result) => self.returned(result)?,
+            Command::Continue(input) => self.continue_as_new(input)?,
+            Command::Diverged { stage, reason } => self.diverged(stage, reason)?,
+        }
+        Ok(())
+    }
+
     fn push(&mut self, event: Event) {
         let record = Record::new(self.now, event);
         self.task.apply_in_place(&record).expect("a decision only makes events that its own status allows");
@@ -161,7 +227,9 @@ impl Draft {
 
     /// Stages were renamed or removed under the task: what is recorded as done no longer fits.
     fn check_fit_of_checkpoint(&mut self) {
+        // A workflow's stages are those that it asked for: there are no others that they could fail to fit.
         if self.task.status == TaskStatus::Running
+            && self.task.flow.is_none()
             && let Some(checkpoint) = Checkpoint::of(&self.task)
             && let Err(invalid) = checkpoint.fits(&self.task.spec.stages)
         {
@@ -208,9 +276,10 @@ impl Draft {
             }
             StageResult::Skip(reason) => self.push(Event::StageSkipped { stage, reason }),
             StageResult::Failure(failure) => {
-                let policy = &self.task.spec.stages[index].retry;
+                let policy = &self.task.definitions()[index].retry;
+                let hopeless = self.task.flow.is_none() && self.task.any(StageStatus::Failed);
                 // With another stage failed for good there is no point in waiting for this one.
-                let again = failure.retryable && attempt < policy.max_attempts && !self.task.any(StageStatus::Failed);
+                let again = failure.retryable && attempt < policy.max_attempts && !hopeless;
                 let cause = Cause::from(&failure);
                 if again {
                     let delay = policy.delay(self.task.spec.seed, &stage, attempt);
@@ -219,6 +288,15 @@ impl Draft {
                 } else {
                     self.push(Event::StageFailed { stage, attempt, cause, rollback: false });
                 }
+            }
+            // Attempts are executions, and this was none: it comes again under its own number, like one cut off by a
+            // crash. Otherwise a stage could run out of attempts without ever having been tried.
+            StageResult::Refused(failure) => {
+                let policy = &self.task.definitions()[index].retry;
+                let delay = policy.delay(self.task.spec.seed, &stage, attempt);
+                let delay = delay.max(failure.retry_after.unwrap_or(Millis::ZERO));
+                let cause = Cause::from(&failure);
+                self.push(Event::RetryScheduled { stage, attempt, delay, cause, rollback: false });
             }
         }
         self.go_on(stopping);
@@ -240,6 +318,9 @@ impl Draft {
         if self.task.status != TaskStatus::Running {
             return;
         }
+        if self.task.flow.is_some() {
+            return self.flow_on(stopping);
+        }
         // A stage of an interrupted task is recorded as running, but nobody runs it.
         let busy = self.task.any(StageStatus::Running) && !self.task.interrupted && !self.claiming;
         if self.task.any(StageStatus::Failed) {
@@ -250,7 +331,7 @@ impl Draft {
             return;
         }
         if self.task.stages.iter().all(|stage| stage.status.is_done()) {
-            return self.push(Event::TaskCompleted {});
+            return self.push(Event::TaskCompleted { result: None });
         }
         if let Some(by) = self.task.pause_requested.clone() {
             if !busy {
@@ -279,7 +360,7 @@ impl Draft {
         for index in 0..self.task.stages.len() {
             if self.task.stages[index].status == StageStatus::Running {
                 let (stage, attempt) = (self.name(index), self.task.stages[index].attempt);
-                self.push(Event::StageStarted { stage, attempt, rollback: false });
+                self.push(Event::StageStarted { stage, attempt, rollback: false, step: None });
             }
         }
     }
@@ -289,7 +370,7 @@ impl Draft {
             let state = &self.task.stages[index];
             if state.due().is_some_and(|due| due <= self.now) {
                 let (stage, attempt) = (self.name(index), state.attempt);
-                self.push(Event::StageStarted { stage, attempt, rollback: false });
+                self.push(Event::StageStarted { stage, attempt, rollback: false, step: None });
             }
         }
     }
@@ -310,7 +391,7 @@ impl Draft {
                 Some(condition) => template::holds(condition, &self.task.scope()),
             };
             match holds {
-                Ok(true) => self.push(Event::StageStarted { stage, attempt: 1, rollback: false }),
+                Ok(true) => self.push(Event::StageStarted { stage, attempt: 1, rollback: false, step: None }),
                 Ok(false) => {
                     ended = true;
                     self.push(Event::StageSkipped { stage, reason: "its `if` is false".to_owned() });
@@ -337,9 +418,10 @@ impl Draft {
         self.undo_if_asked(stopping);
     }
 
-    /// `on_failure: rollback`.
+    /// `on_failure: rollback`; a workflow always asks for it, by having something to undo.
     fn undo_if_asked(&mut self, stopping: bool) {
-        if self.task.spec.settings.on_failure == OnFailure::Rollback && !self.task.undo_order().is_empty() {
+        let asked = self.task.flow.is_some() || self.task.spec.settings.on_failure == OnFailure::Rollback;
+        if asked && !self.task.undo_order().is_empty() {
             self.push(Event::RollbackStarted { by: None });
             self.undo_on(stopping);
         }
@@ -375,8 +457,8 @@ impl Draft {
         let stage = self.name(index);
         match result {
             StageResult::Success(_) | StageResult::Skip(_) => self.push(Event::StageRolledBack { stage }),
-            StageResult::Failure(failure) => {
-                let policy = &self.task.spec.stages[index].retry;
+            StageResult::Failure(failure) | StageResult::Refused(failure) => {
+                let policy = &self.task.definitions()[index].retry;
                 let cause = Cause::from(&failure);
                 if failure.retryable && attempt < policy.max_attempts {
                     let delay = policy.delay(self.task.spec.seed, &stage, attempt);
@@ -405,7 +487,7 @@ impl Draft {
             Some(_) if undo.due.is_some_and(|due| due > self.now) => {}
             Some(index) => {
                 let (stage, attempt) = (self.name(*index), undo.attempt.max(1));
-                self.push(Event::StageStarted { stage, attempt, rollback: true });
+                self.push(Event::StageStarted { stage, attempt, rollback: true, step: None });
             }
         }
     }
@@ -497,7 +579,8 @@ impl Draft {
     /// False when there is none, or when it was just discarded.
     fn keep_valid_checkpoint(&mut self) -> Result<bool, Rejection> {
         let Some(checkpoint) = Checkpoint::of(&self.task) else { return Ok(false) };
-        let fits = checkpoint.fits(&self.task.spec.stages).and_then(|()| checkpoint.is_fresh(self.now));
+        let stages = if self.task.flow.is_some() { None } else { Some(&self.task.spec.stages) };
+        let fits = stages.map_or(Ok(()), |stages| checkpoint.fits(stages)).and_then(|()| checkpoint.is_fresh(self.now));
         match (fits, self.task.spec.settings.on_invalid_checkpoint) {
             (Ok(()), _) => Ok(true),
             (Err(invalid), OnInvalidCheckpoint::Restart) => {
@@ -536,8 +619,11 @@ impl Draft {
     }
 
     fn stale(&self, index: usize, attempt: u32) -> Rejection {
-        let stage =
-            self.task.spec.stages.get(index).map_or_else(|| format!("number {index}"), |stage| stage.name.to_string());
+        let stage = self
+            .task
+            .definitions()
+            .get(index)
+            .map_or_else(|| format!("number {index}"), |stage| stage.name.to_string());
         Rejection::Stale { task: self.task.spec.id.to_string(), stage, attempt }
     }
 
@@ -546,6 +632,6 @@ impl Draft {
     }
 
     fn name(&self, index: usize) -> StageName {
-        self.task.spec.stages[index].name.clone()
+        self.task.definitions()[index].name.clone()
     }
 }

@@ -9,6 +9,8 @@ use crate::failure::{ErrorType, Failure};
 use crate::id::{PlanId, StageName, TaskId};
 use crate::time::{Millis, Timestamp};
 
+use super::flow::Step;
+
 /// A stage's named results.
 pub type Outputs = Arc<Map<String, Value>>;
 
@@ -55,6 +57,9 @@ pub enum Event {
         attempt: u32,
         #[serde(default, skip_serializing_if = "is_false")]
         rollback: bool,
+        /// What a workflow asked for, when it first did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        step: Option<Box<Step>>,
     },
     StageCompleted {
         stage: StageName,
@@ -93,7 +98,11 @@ pub enum Event {
     TaskResumed {
         by: By,
     },
-    TaskCompleted {},
+    TaskCompleted {
+        /// What a workflow returned.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result: Option<Arc<Value>>,
+    },
     TaskFailed {
         /// Where it was; none when it failed before any stage.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -136,6 +145,22 @@ pub enum Event {
     },
     DeadLettered {
         reason: String,
+    },
+    /// Somebody sent a workflow a message; it is kept until the workflow asks for it.
+    SignalReceived {
+        name: StageName,
+        #[serde(default, skip_serializing_if = "Value::is_null")]
+        payload: Value,
+        by: By,
+    },
+    /// A value that a workflow was given and has to be given again: a time, a random number, the way round a change.
+    ValueRecorded {
+        name: String,
+        value: Value,
+    },
+    /// A workflow begins anew with another input, and leaves its history behind.
+    TaskContinued {
+        input: Arc<Value>,
     },
 }
 
@@ -219,7 +244,7 @@ impl Event {
             Event::PauseRequested { .. } => "PAUSE_REQUESTED",
             Event::TaskPaused { .. } => "TASK_PAUSED",
             Event::TaskResumed { .. } => "TASK_RESUMED",
-            Event::TaskCompleted {} => "TASK_COMPLETED",
+            Event::TaskCompleted { .. } => "TASK_COMPLETED",
             Event::TaskFailed { .. } => "TASK_FAILED",
             Event::TaskCancelled { .. } => "TASK_CANCELLED",
             Event::TaskInterrupted { .. } => "TASK_INTERRUPTED",
@@ -230,6 +255,9 @@ impl Event {
             Event::RollbackFailed { .. } => "ROLLBACK_FAILED",
             Event::CheckpointDiscarded { .. } => "CHECKPOINT_DISCARDED",
             Event::DeadLettered { .. } => "DEAD_LETTERED",
+            Event::SignalReceived { .. } => "SIGNAL_RECEIVED",
+            Event::ValueRecorded { .. } => "VALUE_RECORDED",
+            Event::TaskContinued { .. } => "TASK_CONTINUED",
         }
     }
 
@@ -306,12 +334,24 @@ impl Event {
                 put("by", json!(by));
             }
             Event::TaskPaused { by: Some(by) } | Event::RollbackStarted { by: Some(by) } => put("by", json!(by)),
+            Event::StageStarted { step: Some(step), .. } => put("step", json!(step)),
+            Event::TaskCompleted { result: Some(result) } => put("result", json!(result)),
+            Event::SignalReceived { name, payload, by } => {
+                put("name", json!(name));
+                put("payload", payload.clone());
+                put("by", json!(by));
+            }
+            Event::ValueRecorded { name, value } => {
+                put("name", json!(name));
+                put("value", value.clone());
+            }
+            Event::TaskContinued { input } => put("input", json!(input)),
             Event::TaskCreated {}
             | Event::StageStarted { .. }
             | Event::StageFailed { .. }
             | Event::RetryScheduled { .. }
             | Event::TaskPaused { by: None }
-            | Event::TaskCompleted {}
+            | Event::TaskCompleted { result: None }
             | Event::TaskFailed { .. }
             | Event::RollbackStarted { by: None }
             | Event::StageRolledBack { .. }

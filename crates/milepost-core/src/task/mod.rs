@@ -4,14 +4,22 @@ mod apply;
 mod checkpoint;
 mod decide;
 mod event;
+mod flow;
+mod image;
+mod replay;
 mod state;
 mod status;
 mod view;
 
 pub use apply::{CorruptLog, next_status};
 pub use checkpoint::{Checkpoint, FRESH_FOR, InvalidCheckpoint};
-pub use decide::{Claim, Command, Decision, MAX_TAKEOVERS, Rejection, StageEnded, StageResult, decide};
+pub use decide::{
+    Claim, Command, Decision, MAX_TAKEOVERS, Refused, Rejection, StageEnded, StageResult, decide, decide_on,
+};
 pub use event::{By, Cause, Event, EventView, Outputs, Record};
+pub use flow::{Answer, Flow, Step, StepKind, outputs_of, value_of};
+pub use image::InvalidImage;
+pub use replay::{Decided, Difference, replay};
 pub use state::{FailureInfo, StageState, Task, TaskFailure, TaskSpec, Undo};
 pub use status::{PlanStatus, StageStatus, TaskStatus};
 pub use view::{FailureView, RetryView, StageView, TaskContext, TaskView, percent};

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::failure::Failure;
 use crate::id::{PlanId, StageName, TaskId, Tenant};
-use crate::plan::{PlanDefinition, Settings, StageDefinition, StageList, TaskDefinition};
+use crate::plan::{PlanDefinition, Settings, StageDefinition, StageList, TaskDefinition, WorkflowRef};
 use crate::retry::seed_of;
 use crate::time::{Millis, Timestamp};
 
 use super::event::{By, Cause, Outputs};
+use super::flow::{Answer, Flow, value_of};
 use super::status::{StageStatus, TaskStatus};
 
 /// How many past failures a checkpoint shows; the log has them all.
@@ -27,6 +30,10 @@ pub struct TaskSpec {
     pub matrix: Map<String, Value>,
     pub settings: Arc<Settings>,
     pub stages: StageList,
+    /// The function it runs, for a task whose stages are not known beforehand.
+    pub workflow: Option<WorkflowRef>,
+    /// The workflow that waits for this one.
+    pub parent: Option<TaskId>,
     pub created_at: Timestamp,
 }
 
@@ -42,6 +49,8 @@ impl TaskSpec {
             matrix: task.matrix,
             settings,
             stages: task.stages.unwrap_or_else(|| plan.stages.clone()),
+            workflow: plan.workflow.clone(),
+            parent: plan.parent.clone(),
             created_at,
         }
     }
@@ -63,6 +72,8 @@ pub struct Task {
     pub(super) node: Option<Arc<str>>,
     pub(super) pause_requested: Option<By>,
     pub(super) stages: Vec<StageState>,
+    /// Only a workflow has one.
+    pub(super) flow: Option<Box<Flow>>,
     /// Completed and skipped stages, in completion order.
     pub(super) done: Vec<StageName>,
     pub(super) done_at: Option<Timestamp>,
@@ -78,18 +89,24 @@ pub struct Task {
     pub(super) updated_at: Timestamp,
 }
 
-/// One stage of a task.
-#[derive(Debug, Clone, PartialEq)]
+/// One stage of a task. A long task has many of them, so an image leaves out what there is nothing of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct StageState {
     pub status: StageStatus,
     /// The attempt that runs, waits or ended last; 0 before the first.
     pub attempt: u32,
     /// When the present attempt started, or the one that waits may start.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::time::as_millis")]
     pub since: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_backoff: Option<Millis>,
     /// All attempts together.
+    #[serde(default, skip_serializing_if = "Millis::is_zero")]
     pub duration: Millis,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Outputs>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
 }
 
@@ -122,7 +139,7 @@ impl StageState {
 }
 
 /// A rollback under way: what is still to undo, in order.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Undo {
     /// The first is the current one.
     pub queue: Vec<usize>,
@@ -133,7 +150,7 @@ pub struct Undo {
 }
 
 /// Why a task is FAILED.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskFailure {
     pub stage: Option<StageName>,
     pub attempts: Option<u32>,
@@ -142,7 +159,7 @@ pub struct TaskFailure {
 }
 
 /// One failed attempt, as the checkpoint's `failureHistory` shows it.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FailureInfo {
@@ -163,7 +180,8 @@ impl Task {
             interrupted: false,
             node: None,
             pause_requested: None,
-            stages: vec![StageState::fresh(); spec.stages.len()],
+            stages: vec![StageState::fresh(); if spec.workflow.is_some() { 0 } else { spec.stages.len() }],
+            flow: spec.workflow.is_some().then(|| Box::new(Flow::new(spec.input.clone()))),
             done: Vec::new(),
             done_at: None,
             undo: None,
@@ -207,11 +225,53 @@ impl Task {
     }
 
     pub fn stages(&self) -> impl ExactSizeIterator<Item = (&StageDefinition, &StageState)> {
-        self.spec.stages.iter().zip(&self.stages)
+        self.definitions().iter().zip(&self.stages)
     }
 
     pub fn stage(&self, index: usize) -> (&StageDefinition, &StageState) {
-        (&self.spec.stages[index], &self.stages[index])
+        (&self.definitions()[index], &self.stages[index])
+    }
+
+    /// Its stages: those that were asked for, or of a workflow those that it has asked for so far.
+    pub fn definitions(&self) -> &[StageDefinition] {
+        match &self.flow {
+            Some(flow) => &flow.definitions,
+            None => &self.spec.stages,
+        }
+    }
+
+    pub fn stage_index(&self, name: &StageName) -> Option<usize> {
+        match &self.flow {
+            Some(flow) => flow.index_of(name),
+            None => self.spec.stage_index(name),
+        }
+    }
+
+    pub fn flow(&self) -> Option<&Flow> {
+        self.flow.as_deref()
+    }
+
+    /// What a workflow's function is told of a stage that has ended; none while it has not.
+    pub fn answer(&self, index: usize) -> Option<Answer> {
+        let state = self.stages.get(index)?;
+        match state.status {
+            StageStatus::Completed | StageStatus::Failed | StageStatus::RolledBack => {}
+            StageStatus::Pending
+            | StageStatus::Running
+            | StageStatus::RetryWait
+            | StageStatus::Skipped
+            | StageStatus::Cancelled => return None,
+        }
+        match (&state.outputs, &state.cause) {
+            (Some(outputs), _) => Some(Answer::Value(value_of(outputs))),
+            (None, Some(cause)) => {
+                let mut failure = Failure::fatal(cause.error_type, cause.reason.clone());
+                let most = self.definitions()[index].retry.max_attempts;
+                failure.attempts = (most > 1 && state.attempt >= most).then_some(state.attempt);
+                Some(Answer::Failure(failure))
+            }
+            (None, None) => None,
+        }
     }
 
     pub fn done(&self) -> &[StageName] {
@@ -255,6 +315,16 @@ impl Task {
         if let Some(undo) = &self.undo {
             return undo.queue.first().copied();
         }
+        if let Some(flow) = &self.flow {
+            let open = |wanted| flow.open.iter().copied().find(|index| self.stages[*index].status == wanted);
+            let failed = || self.failure.as_ref()?.stage.as_ref().and_then(|stage| flow.index_of(stage));
+            // What is being done says more than what is waited for.
+            let works = |index: &usize| !flow.steps[*index].kind.only_waits();
+            let runs = |index: &usize| works(index) && self.stages[*index].status == StageStatus::Running;
+            let working = flow.open.iter().copied().find(runs);
+            let waiting = || open(StageStatus::Running).or_else(|| open(StageStatus::RetryWait));
+            return working.or_else(waiting).or_else(failed);
+        }
         let first = |wanted: &[StageStatus]| self.stages.iter().position(|stage| wanted.contains(&stage.status));
         first(&[StageStatus::Running])
             .or_else(|| first(&[StageStatus::RetryWait]))
@@ -267,9 +337,20 @@ impl Task {
         if self.status == TaskStatus::RollingBack {
             return self.undo.as_ref().and_then(|undo| undo.due);
         }
+        if let Some(flow) = &self.flow {
+            let may_go_on = self.status == TaskStatus::Running && self.pause_requested.is_none();
+            return flow.open.iter().filter_map(|index| self.due(*index)).min().filter(|_| may_go_on);
+        }
         let may_start =
             self.status == TaskStatus::Running && self.pause_requested.is_none() && !self.any(StageStatus::Failed);
         self.stages.iter().filter_map(StageState::due).min().filter(|_| may_start)
+    }
+
+    /// When a stage that waits may start, or a step that only waits has waited long enough.
+    pub fn due(&self, index: usize) -> Option<Timestamp> {
+        let state = &self.stages[index];
+        let waits = || self.flow.as_ref().filter(|_| state.status == StageStatus::Running)?.steps[index].kind.due();
+        state.due().or_else(waits)
     }
 
     pub(super) fn any(&self, status: StageStatus) -> bool {

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::failure::ErrorType;
 use crate::id::{PlanId, StageName, TaskId, Tenant};
+use crate::plan::WorkflowRef;
 use crate::time::Timestamp;
 
+use super::flow::Flow;
 use super::state::Task;
 use super::status::{StageStatus, TaskStatus};
 
@@ -40,6 +43,12 @@ pub struct TaskView {
     pub updated_at: Timestamp,
     pub ended_at: Option<Timestamp>,
     pub stages: Vec<StageView>,
+    /// The function that it runs, if it runs one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<WorkflowRef>,
+    /// What the function returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -89,6 +98,8 @@ impl TaskView {
     pub fn new(task: &Task, context: TaskContext) -> Self {
         let current = task.current_stage();
         let failure = task.failure().filter(|_| task.status() != TaskStatus::Completed);
+        // Nobody knows how many stages a workflow will have: one more than it has asked for, until it says.
+        let stages = task.stages.len() + usize::from(task.flow.is_some());
         Self {
             task_id: task.spec.id.clone(),
             plan_id: task.spec.plan.clone(),
@@ -96,7 +107,7 @@ impl TaskView {
             status: task.status,
             interrupted: task.status.is_active() && (task.interrupted || context.orphaned),
             pause_requested: task.pause_requested.is_some(),
-            current_stage: current.map(|index| task.spec.stages[index].name.clone()),
+            current_stage: current.map(|index| task.definitions()[index].name.clone()),
             attempt: current
                 .map(|index| task.undo.as_ref().map_or(task.stages[index].attempt, |undo| undo.attempt))
                 .filter(|attempt| *attempt > 0),
@@ -114,7 +125,7 @@ impl TaskView {
             node: task.node.as_deref().map(str::to_owned),
             total_stages: task.stages.len(),
             completed_stages: task.done.len(),
-            percent: percent(task.status, task.done.len(), task.stages.len(), context.progress),
+            percent: percent(task.status, task.done.len(), stages, context.progress),
             has_checkpoint: super::Checkpoint::of(task).is_some(),
             failure: failure.map(|failure| FailureView {
                 stage: failure.stage.clone(),
@@ -130,16 +141,19 @@ impl TaskView {
             ended_at: task.ended_at,
             stages: task
                 .stages()
-                .map(|(definition, state)| StageView {
+                .enumerate()
+                .map(|(index, (definition, state))| StageView {
                     name: definition.name.clone(),
                     status: state.status,
                     attempt: state.attempt,
                     max_attempts: definition.retry.max_attempts,
-                    due_at: state.due(),
+                    due_at: task.due(index),
                     duration_ms: state.duration.get(),
                     reason: state.cause.as_ref().map(|cause| cause.reason.clone()),
                 })
                 .collect(),
+            workflow: task.spec.workflow.clone(),
+            result: task.flow().and_then(Flow::result).map(|result| Value::clone(result)),
         }
     }
 }

@@ -5,6 +5,7 @@ mod pausing;
 mod rolling_back;
 mod running;
 mod taking_over;
+mod workflows;
 
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part")]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use milepost_core::failure::{ErrorType, Failure};
 use milepost_core::id::{PlanId, StageName, TaskId};
-use milepost_core::plan::{Action, PlanDefinition, Settings, StageDefinition, TaskDefinition};
+use milepost_core::plan::{Action, PlanDefinition, Settings, StageDefinition, TaskDefinition, WorkflowRef};
 use milepost_core::retry::{RetryPolicy, Strategy};
 use milepost_core::task::{
     By, Claim, Command, Decision, Event, Record, Rejection, StageEnded, StageResult, StageStatus, Task, TaskSpec,
@@ -69,11 +69,22 @@ pub(crate) fn chain(stages: impl IntoIterator<Item = StageDefinition>) -> Vec<St
 }
 
 pub(crate) fn spec(settings: Settings, stages: Vec<StageDefinition>) -> Arc<TaskSpec> {
+    spec_of(settings, stages, None)
+}
+
+/// A task that runs a function, and has no stages until that asks for them.
+pub(crate) fn workflow_spec() -> Arc<TaskSpec> {
+    spec_of(Settings::default(), Vec::new(), Some(WorkflowRef { name: "checkout".into(), version: 1 }))
+}
+
+fn spec_of(settings: Settings, stages: Vec<StageDefinition>, workflow: Option<WorkflowRef>) -> Arc<TaskSpec> {
     let settings = Arc::new(settings);
     let plan = PlanDefinition {
         id: PlanId::parse("plan").unwrap(),
         settings: Settings::clone(&settings),
         stages: stages.into(),
+        workflow,
+        parent: None,
     };
     let task = TaskDefinition {
         id: TaskId::parse("task").unwrap(),
@@ -112,7 +123,7 @@ pub(crate) fn line(event: &Event) -> String {
     let kind = event.kind();
     match event {
         Event::TaskStarted { node } => format!("{kind} on {node}"),
-        Event::StageStarted { stage, attempt, rollback: true } => format!("{kind} {stage} {attempt} to undo"),
+        Event::StageStarted { stage, attempt, rollback: true, .. } => format!("{kind} {stage} {attempt} to undo"),
         Event::StageFailed { stage, attempt, rollback: true, .. } => format!("{kind} {stage} {attempt} to undo"),
         Event::RetryScheduled { stage, attempt, delay, rollback: true, .. } => {
             format!("{kind} {stage} {attempt} after {delay} to undo")
@@ -130,7 +141,7 @@ pub(crate) fn line(event: &Event) -> String {
         | Event::PauseRequested { .. }
         | Event::TaskPaused { .. }
         | Event::TaskResumed { .. }
-        | Event::TaskCompleted {}
+        | Event::TaskCompleted { .. }
         | Event::TaskFailed { stage: None, .. }
         | Event::TaskCancelled { .. }
         | Event::TaskInterrupted { taken_by: None, .. }
@@ -138,7 +149,10 @@ pub(crate) fn line(event: &Event) -> String {
         | Event::TaskRolledBack {}
         | Event::RollbackFailed { .. }
         | Event::CheckpointDiscarded { .. }
-        | Event::DeadLettered { .. } => kind.to_owned(),
+        | Event::DeadLettered { .. }
+        | Event::TaskContinued { .. } => kind.to_owned(),
+        Event::SignalReceived { name, .. } => format!("{kind} {name}"),
+        Event::ValueRecorded { name, .. } => format!("{kind} {name}"),
     }
 }
 
@@ -157,12 +171,18 @@ impl Run {
         Self::with(Settings::default(), stages)
     }
 
+    pub(crate) fn workflow() -> Self {
+        Self { task: Task::created(workflow_spec()), log: Vec::new(), now: START }
+    }
+
     pub(crate) fn with(settings: Settings, stages: Vec<StageDefinition>) -> Self {
         Self { task: Task::created(spec(settings, stages)), log: Vec::new(), now: START }
     }
 
     pub(crate) fn try_to(&mut self, command: Command) -> Happened {
         let Decision { events, task } = decide(&self.task, command, self.now)?;
+        // Whatever a task goes through, its image is the task.
+        assert_eq!(Task::from_image(task.spec().clone(), &task.image()).unwrap(), task);
         self.task = task;
         let lines = events.iter().map(|record| line(record.event())).collect();
         self.log.extend(events);
