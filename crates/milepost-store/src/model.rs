@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use milepost_core::api::Scope;
 use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
-use milepost_core::plan::{Plan, PlanCommand, TaskCounts};
+use milepost_core::plan::{Plan, PlanCommand, PlanDefinition, TaskCounts, WorkflowRef};
 use milepost_core::task::{By, PlanStatus, Record, Task, TaskStatus};
 use milepost_core::time::{Millis, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -84,8 +84,19 @@ pub struct ClaimRequest {
     pub node: Arc<str>,
     /// Only tasks of this plan; and, because a person asked for it, also what `recovery: manual` would leave alone.
     pub only: Option<PlanId>,
+    /// The node can run plans of stages; a program that has nothing but workflows leaves those to others.
+    pub plans: bool,
+    /// The functions that the node can run; a workflow that is not among them is left for a node that knows it.
+    pub workflows: Arc<[WorkflowRef]>,
     pub limit: usize,
     pub now: Timestamp,
+}
+
+impl ClaimRequest {
+    /// Whether the node can run the tasks of this plan at all.
+    pub fn knows(&self, plan: &PlanDefinition) -> bool {
+        plan.workflow.as_ref().map_or(self.plans, |workflow| self.workflows.contains(workflow))
+    }
 }
 
 /// Tasks that are now this node's: RUNNING or ROLLING_BACK, with lease, tenant lock and plan slot, and committed.

@@ -29,6 +29,14 @@ impl Harness for Sqlite {
         old.close();
         self.open_in(folder)
     }
+
+    async fn damage_snapshots(&self) {
+        let opened = self.0.lock().unwrap();
+        let (folder, _) = opened.as_ref().expect("a store was opened");
+        let file = rusqlite::Connection::open(folder.path().join("store.db")).unwrap();
+        let damaged = file.execute("UPDATE snapshots SET body = replace(body, 'COMPLETED', 'COMPLETE')", []).unwrap();
+        assert_eq!(damaged, 1, "there was a snapshot");
+    }
 }
 
 milepost_store::conformance_tests!(Sqlite::default());

@@ -61,7 +61,13 @@ fn plan(id: &str, tasks: usize) -> Plan {
         matrix: Map::new(),
         stages: None,
     };
-    let definition = PlanDefinition { id: plan_id(id), settings: Settings::default(), stages: vec![stage].into() };
+    let definition = PlanDefinition {
+        id: plan_id(id),
+        settings: Settings::default(),
+        stages: vec![stage].into(),
+        workflow: None,
+        parent: None,
+    };
     Plan { definition, tasks: (1..=tasks).map(task).collect() }
 }
 
@@ -72,7 +78,9 @@ async fn submit(store: &SqliteStore, plan: Plan, key: Option<&str>) {
 }
 
 async fn claim(store: &SqliteStore) -> Vec<StoredTask> {
-    store.claim(ClaimRequest { node: "node".into(), only: None, limit: 1000, now: NOW }).await.unwrap().tasks
+    let request =
+        ClaimRequest { node: "node".into(), only: None, plans: true, workflows: Arc::default(), limit: 1000, now: NOW };
+    store.claim(request).await.unwrap().tasks
 }
 
 async fn finish(store: &SqliteStore, held: &StoredTask) {
@@ -108,12 +116,13 @@ fn token() -> TokenRow {
     }
 }
 
-/// As the first format was: no word of plans in the log, no requests, no tokens.
+/// As the first format was: no word of plans in the log, no requests, no tokens, no snapshots.
 fn back_to_the_first_format(path: &Path) {
     Connection::open(path)
         .unwrap()
         .execute_batch(
-            "DELETE FROM events WHERE task < 0; DROP TABLE requests; DROP TABLE tokens; PRAGMA user_version = 1;",
+            "DELETE FROM events WHERE task < 0; DROP TABLE requests; DROP TABLE tokens; DROP TABLE snapshots; \
+             PRAGMA user_version = 1;",
         )
         .unwrap();
 }

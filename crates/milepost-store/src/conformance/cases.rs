@@ -1,7 +1,7 @@
 //! The one list of cases, and what is made of it.
 
 use super::Harness;
-use super::{changes, claim, commit, plan_life, random, read, recovery, requests, submit, tenants, tokens};
+use super::{changes, claim, commit, long_logs, plan_life, random, read, recovery, requests, submit, tenants, tokens};
 
 /// Hands the list to another macro, behind whatever that one needs besides.
 #[doc(hidden)]
@@ -35,6 +35,7 @@ macro_rules! __conformance_cases {
                 a_claim_commits_the_start_of_the_task_and_of_every_ready_stage,
                 tasks_are_claimed_by_plan_then_priority_then_position,
                 a_claim_takes_no_more_than_its_limit,
+                a_workflow_goes_only_to_a_node_that_knows_it_in_this_version,
                 a_claimed_task_is_not_claimed_again,
                 claims_made_at_once_never_share_a_task,
                 a_plan_never_exceeds_its_max_concurrency,
@@ -166,6 +167,12 @@ macro_rules! __conformance_cases {
                 output_rides_along_with_a_commit,
                 progress_is_kept_until_its_stage_ends,
                 a_plans_counts_follow_its_tasks,
+            }
+            long_logs {
+                a_long_log_reads_back_as_the_task_that_its_events_make,
+                a_damaged_snapshot_is_passed_over,
+                a_workflow_that_begins_anew_for_ever_reads_back_as_it_was,
+                an_update_folds_a_long_log_over_its_new_stages,
             }
             random {
                 any_history_keeps_the_invariants_and_matches_the_memory_store,

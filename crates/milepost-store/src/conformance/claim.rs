@@ -1,8 +1,9 @@
 //! Taking tasks on: what, in which order, how many, and when.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use milepost_core::plan::PlanCommand;
+use milepost_core::plan::{PlanCommand, WorkflowRef};
 use milepost_core::task::{Command, PlanStatus, TaskStatus};
 use milepost_core::time::Millis;
 
@@ -57,6 +58,37 @@ pub(super) async fn tasks_are_claimed_by_plan_then_priority_then_position(harnes
     assert_eq!(ids(&scene.claim().await), ["z1", "z3", "z0", "z2", "a1", "a3", "a0", "a2"]);
 }
 
+/// Whether it is new, asleep or was left behind.
+pub(super) async fn a_workflow_goes_only_to_a_node_that_knows_it_in_this_version(harness: &dyn Harness) {
+    let version = |version| WorkflowRef { name: "checkout".into(), version };
+    let mut scene = Scene::with(harness, plan("w").task("w").workflow(version(1))).await;
+    scene.submit(plan("p").task("p")).await;
+    scene.workflows = [version(2)].into();
+    scene.plans = false;
+    assert!(ids(&scene.claim().await).is_empty());
+    scene.plans = true;
+    assert_eq!(ids(&scene.claim().await), ["p"]);
+    assert!(ids(&scene.claim_only("w").await).is_empty());
+
+    scene.workflows = [version(1), version(2)].into();
+    let held = scene.claim_one("w").await;
+    let due = scene.now + BACKOFF;
+    let woken = Command::Remember(vec![("now".to_owned(), serde_json::Value::Null)]);
+    scene.parks(&held, woken, Wake::At(due)).await;
+    scene.now = due;
+    scene.workflows = Arc::default();
+    let nothing = scene.claim().await;
+    assert_eq!((ids(&nothing).len(), nothing.next_due), (0, None));
+
+    scene.workflows = [version(1)].into();
+    scene.claim_one("w").await;
+    scene.crash().await;
+    scene.workflows = [version(2)].into();
+    assert_eq!(ids(&scene.claim().await), ["p"]);
+    scene.workflows = [version(1)].into();
+    scene.claim_one("w").await;
+}
+
 pub(super) async fn a_claim_takes_no_more_than_its_limit(harness: &dyn Harness) {
     let mut scene = Scene::with(harness, plan("p").task("a").task("b").task("c").task("d").task("e")).await;
     assert!(ids(&scene.claim_up_to(0).await).is_empty());
@@ -83,7 +115,14 @@ pub(super) async fn claims_made_at_once_never_share_a_task(harness: &dyn Harness
     let claims: Vec<_> = (0..8)
         .map(|n| {
             let (store, now) = (scene.store.clone(), scene.now);
-            let request = ClaimRequest { node: format!("node-{n}").into(), only: None, limit: 3, now };
+            let request = ClaimRequest {
+                node: format!("node-{n}").into(),
+                only: None,
+                plans: true,
+                workflows: Arc::default(),
+                limit: 3,
+                now,
+            };
             tokio::spawn(async move { store.claim(request).await.expect("a claim of what is there") })
         })
         .collect();

@@ -6,7 +6,7 @@ use milepost_core::failure::{ErrorType, Failure};
 use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
 use milepost_core::plan::{
     Action, OnFailure, OnTenantConflict, Plan, PlanCommand, PlanDefinition, Recovery, Settings, StageDefinition,
-    TaskDefinition,
+    TaskDefinition, WorkflowRef,
 };
 use milepost_core::retry::{RetryPolicy, Strategy};
 use milepost_core::task::{By, Command, PlanStatus, StageEnded, StageResult, StageStatus, Task, TaskStatus, decide};
@@ -53,6 +53,8 @@ pub(super) fn plan(id: &str) -> PlanBuilder {
         id: plan_id(id),
         settings: Settings::default(),
         stages: vec![stage("one", &[]), stage("two", &[0])].into(),
+        workflow: None,
+        parent: None,
     };
     PlanBuilder(Plan { definition, tasks: Vec::new() })
 }
@@ -124,6 +126,13 @@ impl PlanBuilder {
         self.settings(|settings| settings.on_failure = OnFailure::Rollback)
     }
 
+    /// Its tasks run a function.
+    pub(super) fn workflow(mut self, workflow: WorkflowRef) -> Self {
+        self.0.definition.stages = Vec::new().into();
+        self.0.definition.workflow = Some(workflow);
+        self
+    }
+
     pub(super) fn stages(mut self, stages: Vec<StageDefinition>) -> Self {
         self.0.definition.stages = stages.into();
         self
@@ -160,12 +169,15 @@ pub(super) struct Scene<'a> {
     harness: &'a dyn Harness,
     pub(super) store: Arc<dyn Store>,
     pub(super) now: Timestamp,
+    /// Whether the node runs plans of stages, and the workflows that it knows.
+    pub(super) plans: bool,
+    pub(super) workflows: Arc<[WorkflowRef]>,
 }
 
 impl<'a> Scene<'a> {
     pub(super) async fn new(harness: &'a dyn Harness) -> Self {
         let now = Timestamp::from_millis(1_764_000_000_000);
-        Self { harness, store: harness.open().await, now }
+        Self { harness, store: harness.open().await, now, plans: true, workflows: Arc::default() }
     }
 
     /// A scene in which one plan runs.
@@ -181,6 +193,10 @@ impl<'a> Scene<'a> {
 
     pub(super) async fn crash(&mut self) -> Arc<dyn Store> {
         std::mem::replace(&mut self.store, self.harness.reopen().await)
+    }
+
+    pub(super) async fn damage_snapshots(&self) {
+        self.harness.damage_snapshots().await;
     }
 
     pub(super) async fn submit(&mut self, plan: PlanBuilder) -> Submitted {
@@ -220,7 +236,8 @@ impl<'a> Scene<'a> {
     /// At this very instant: only cases move the clock here.
     pub(super) async fn try_claim(&mut self, only: Option<&str>, limit: usize) -> Result<Claimed, StoreError> {
         let only = only.map(plan_id);
-        self.store.claim(ClaimRequest { node: "node-1".into(), only, limit, now: self.now }).await
+        let (plans, workflows) = (self.plans, self.workflows.clone());
+        self.store.claim(ClaimRequest { node: "node-1".into(), only, plans, workflows, limit, now: self.now }).await
     }
 
     /// Claims, and expects exactly this task.

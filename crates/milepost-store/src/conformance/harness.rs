@@ -16,6 +16,10 @@ pub trait Harness: Send + Sync {
     /// may still be around: it has to be locked out.
     async fn reopen(&self) -> Arc<dyn Store>;
 
+    /// Damages whatever the backend keeps beside the log so as not to read it all. Without any such thing there is
+    /// nothing to do.
+    async fn damage_snapshots(&self) {}
+
     /// How many random histories to try, each on a store of its own.
     fn seeds(&self) -> u64 {
         200

@@ -8,6 +8,7 @@ mod claim;
 mod commit;
 mod given;
 mod harness;
+mod long_logs;
 mod plan_life;
 mod random;
 mod read;

@@ -256,7 +256,14 @@ impl<'a> Story<'a> {
         let limit = if self.die.one_in(2) { 1 + self.die.below(3) as usize } else { 100 };
         self.tell(format!("claim {limit} of {only:?}"));
         let node = format!("node-{}", self.die.below(3));
-        let request = ClaimRequest { node: node.into(), only: only.as_deref().map(plan_id), limit, now: self.now };
+        let request = ClaimRequest {
+            node: node.into(),
+            only: only.as_deref().map(plan_id),
+            plans: true,
+            workflows: Arc::default(),
+            limit,
+            now: self.now,
+        };
         let (model, subject) = (self.model.claim(request.clone()).await, self.subject.claim(request).await);
         let (model, subject) = match (model, subject) {
             (Ok(model), Ok(subject)) => (model, subject),

@@ -4,6 +4,7 @@ use milepost_core::failure::ErrorType;
 use milepost_core::plan::PlanCommand;
 use milepost_core::task::{Command, Event, MAX_TAKEOVERS, PlanStatus, StageStatus, TaskStatus};
 use milepost_core::time::Millis;
+use std::sync::Arc;
 
 use crate::error::StoreError;
 use crate::model::{ClaimRequest, Commit, Holder, LeaseChange, Start, Submission, Wake};
@@ -30,7 +31,14 @@ pub(super) async fn an_orphan_is_taken_over_with_an_interruption_that_names_the_
     let before = scene.claim_one("a").await;
     scene.crash().await;
     scene.later(Millis::from_secs(1));
-    let request = ClaimRequest { node: "node-2".into(), only: None, limit: 10, now: scene.now };
+    let request = ClaimRequest {
+        node: "node-2".into(),
+        only: None,
+        plans: true,
+        workflows: Arc::default(),
+        limit: 10,
+        now: scene.now,
+    };
     let after = scene.store.claim(request).await.unwrap().tasks.remove(0);
     assert!(after.epoch > 0 && after.epoch != before.epoch && !after.orphaned);
     let Event::TaskInterrupted { node, taken_by, automatic, .. } = after.claim_events[0].event() else {
@@ -188,7 +196,14 @@ pub(super) async fn a_lost_owner_can_claim_nothing(harness: &dyn Harness) {
     scene.claim_one("a").await;
     let old = scene.crash().await;
     let before = scene.snapshot("p").await;
-    let request = ClaimRequest { node: "node-1".into(), only: None, limit: 10, now: scene.now };
+    let request = ClaimRequest {
+        node: "node-1".into(),
+        only: None,
+        plans: true,
+        workflows: Arc::default(),
+        limit: 10,
+        now: scene.now,
+    };
     assert!(old.claim(request).await.is_err());
     let submission = Submission {
         plan: plan("q").task("c").0.into(),

@@ -12,12 +12,12 @@ impl Data {
         let only = request.only.as_ref().map(|id| self.find_plan(id)).transpose()?;
         let mut claimed = Claimed::default();
         for no in self.interrupted_or_due(only, request) {
-            if claimed.tasks.len() + claimed.ended.len() < request.limit && self.can_take(no) {
+            if claimed.tasks.len() + claimed.ended.len() < request.limit && self.can_take(no, request) {
                 self.take(no, request, &mut claimed)?;
             }
         }
         while claimed.tasks.len() + claimed.ended.len() < request.limit
-            && let Some(no) = self.next_pending(only)
+            && let Some(no) = self.next_pending(only, request)
         {
             self.take(no, request, &mut claimed)?;
         }
@@ -37,21 +37,23 @@ impl Data {
         };
         let due = due.iter().take_while(|(at, _)| *at <= request.now).map(|(_, no)| *no);
         // Some of these may be waiting for their tenant or for a slot, so there is no saying how many to look at.
-        recovery.iter().copied().chain(due).filter(|no| self.can_take(*no)).take(request.limit).collect()
+        recovery.iter().copied().chain(due).filter(|no| self.can_take(*no, request)).take(request.limit).collect()
     }
 
-    fn next_pending(&self, only: Option<i64>) -> Option<i64> {
+    fn next_pending(&self, only: Option<i64>, request: &ClaimRequest) -> Option<i64> {
+        let knows = |plan: &i64| request.knows(&self.plan_entry(*plan).plan.definition);
         let plan = match only {
-            None => self.line.plans.first().copied(),
-            Some(plan) => self.line.plans.get(&plan).copied(),
+            None => self.line.plans.iter().copied().find(knows),
+            Some(plan) => self.line.plans.get(&plan).copied().filter(knows),
         }?;
         self.plan_entry(plan).line.pending.first().map(|turn| turn.no)
     }
 
     /// What sleeps or was interrupted has its slot and its lock; what an operator sends to be undone needs both.
-    fn can_take(&self, no: i64) -> bool {
+    fn can_take(&self, no: i64, request: &ClaimRequest) -> bool {
         let entry = self.entry(no);
-        self.tenant_holder(no).is_none() && (entry.slot || self.plan_entry(entry.plan).has_free_slot())
+        let plan = self.plan_entry(entry.plan);
+        self.tenant_holder(no).is_none() && (entry.slot || plan.has_free_slot()) && request.knows(&plan.plan.definition)
     }
 
     fn take(&mut self, no: i64, request: &ClaimRequest, claimed: &mut Claimed) -> Result<(), StoreError> {

@@ -115,7 +115,7 @@ impl Data {
             pause_requested: task.pause_requested().is_some(),
             version: task.version(),
             done: task.done().len() as u32,
-            stages: spec.stages.len() as u32,
+            stages: task.stages().len() as u32,
             stage: stage.map(|(definition, _)| definition.name.clone()),
             attempt: stage.map_or(0, |(_, state)| state.attempt),
             next_due: task.next_due(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use milepost_core::id::Tenant;
 use milepost_core::plan::{OnTaskFailure, PlanCommand, Recovery};
-use milepost_core::task::{Claim, Command, Event, PlanStatus, TaskStatus, decide};
+use milepost_core::task::{Claim, Command, Event, PlanStatus, TaskStatus, decide_on};
 use milepost_core::time::Timestamp;
 use rusqlite::params;
 
@@ -12,8 +12,9 @@ use crate::error::StoreError;
 use crate::model::{ClaimRequest, Claimed, StoredTask, TaskRef};
 
 use super::board::{Lease, Parked, Queue};
-use super::codec::{ConfigRow, LogHead, encode_events, fold, time};
+use super::codec::{ConfigRow, Folded, LogHead, encode_events, fold, time};
 use super::commit::{RowImage, Standing};
+use super::snapshots::{SHORTEST, Snapshot, interval};
 use super::writer::{Performed, Writer};
 
 /// A task's definition in the columns of `ConfigRow`, and where its log ends.
@@ -38,14 +39,14 @@ impl Writer {
         self.claim_due(&request, only, &mut claimed)?;
         self.claim_ready(&request, only, &mut claimed)?;
         let later = self.board.parked.iter().skip_while(|parked| parked.0 <= request.now);
-        claimed.next_due = later.filter(|parked| self.may_wake(parked, only)).map(|parked| parked.0).next();
+        claimed.next_due = later.filter(|parked| self.may_wake(parked, only, &request)).map(|parked| parked.0).next();
         Ok(Ok(claimed))
     }
 
     /// Waits that are over, and rollbacks that a person asked for, by time.
     fn claim_due(&mut self, request: &ClaimRequest, only: Option<i64>, claimed: &mut Claimed) -> rusqlite::Result<()> {
         let due = self.board.parked.iter().take_while(|parked| parked.0 <= request.now);
-        let due: Vec<Parked> = due.filter(|parked| self.may_wake(parked, only)).copied().collect();
+        let due: Vec<Parked> = due.filter(|parked| self.may_wake(parked, only, request)).copied().collect();
         for (_, no, plan, _) in due {
             let has_slot = !self.board.is_asked(plan, no) || self.board.free_slots(plan) > 0;
             if has_slot && count(claimed) < request.limit {
@@ -55,8 +56,15 @@ impl Writer {
         Ok(())
     }
 
-    fn may_wake(&self, (_, _, plan, status): &Parked, only: Option<i64>) -> bool {
-        only.is_none_or(|only| only == *plan) && (*status == TaskStatus::RollingBack || self.plan_runs(*plan))
+    fn may_wake(&self, (_, _, plan, status): &Parked, only: Option<i64>, request: &ClaimRequest) -> bool {
+        only.is_none_or(|only| only == *plan)
+            && (*status == TaskStatus::RollingBack || self.plan_runs(*plan))
+            && self.is_known(*plan, request)
+    }
+
+    /// A plan that is not in memory is no workflow's: those are open for as long as anything of them can be claimed.
+    fn is_known(&self, plan: i64, request: &ClaimRequest) -> bool {
+        self.board.plans.get(&plan).is_none_or(|open| request.knows(&open.shared.definition))
     }
 
     fn claim_orphans(
@@ -73,7 +81,7 @@ impl Writer {
                     (None, Some(open)) => open.shared.settings.recovery == Recovery::Auto,
                     (None, None) => false,
                 };
-                if allowed && (any_status || self.plan_runs(*plan)) {
+                if allowed && (any_status || self.plan_runs(*plan)) && self.is_known(*plan, request) {
                     wanted.extend(tasks);
                 }
             }
@@ -100,6 +108,9 @@ impl Writer {
                 break;
             }
             from = plan + 1;
+            if !self.is_known(plan, request) {
+                continue;
+            }
             // A task that failed in being claimed may have paused it.
             while count(claimed) < request.limit && self.plan_runs(plan) {
                 let room = (request.limit - count(claimed)).min(self.board.free_slots(plan) as usize);
@@ -168,19 +179,25 @@ impl Writer {
         }
         let shared = self.board.plans[&plan].shared.clone();
         let folded = config.spec(&shared, rank).and_then(|spec| fold(&self.connection, &key, spec, &head));
-        let task = match folded {
-            Ok(task) => task,
+        let Folded { task, events } = match folded {
+            Ok(folded) => folded,
             Err(error) => return self.set_aside(no, plan, &key, &error),
         };
         let lost = lease != 0 && head.status.is_active() && !task.interrupted();
         let lost_by: Option<Arc<str>> = lost.then(|| task.node().cloned().unwrap_or_else(|| "unknown".into()));
         let claim = Claim { node: request.node.clone(), lost_by, automatic: request.only.is_none() };
-        let decision = match decide(&task, Command::Claim(claim), request.now) {
+        let decision = match decide_on(task.into(), Command::Claim(claim), request.now) {
             Ok(decision) => decision,
-            Err(rejection) => return self.set_aside(no, plan, &key, &StoreError::Task(rejection)),
+            Err(refused) => return self.set_aside(no, plan, &key, &StoreError::Task(refused.rejection)),
         };
         let body = (!decision.events.is_empty()).then(|| encode_events(&decision.events));
         let position = self.append(no, head.version, head.last_event, body.as_ref())?;
+        // It took as long as that because its last snapshot was lost, or made before there were any.
+        if events >= SHORTEST && events > interval(&decision.task) {
+            self.keep_snapshot(no, position, &Snapshot::of(&decision.task))?;
+        } else if let Some(snapshot) = Snapshot::due(&decision.task, head.version, &decision.events) {
+            self.keep_snapshot(no, position, &snapshot)?;
+        }
         let row = RowImage::of(&decision.task);
         let held = decision.task.status().is_active();
         let number = if held { self.board.new_lease() } else { 0 };

@@ -6,12 +6,14 @@ use milepost_core::id::{PlanId, TaskId, Tenant};
 use milepost_core::plan::{PlanDefinition, Settings, TaskDefinition};
 use milepost_core::task::{By, PlanStatus, Record, Task, TaskSpec, TaskStatus};
 use milepost_core::time::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, Row};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::StoreError;
 use crate::model::{Changed, TaskRef};
+
+use super::snapshots::{SHORTEST, read_snapshot};
 
 /// The backend said no: what it was asked for, and its own words.
 pub(super) fn unavailable(operation: &'static str) -> impl Fn(rusqlite::Error) -> StoreError {
@@ -66,82 +68,130 @@ pub(super) fn decode_plan_change(text: &str, what: impl Fn() -> String) -> Resul
     Ok(Changed::Plan { status: body.is, by: body.by, at: Timestamp::from_millis(body.at) })
 }
 
-/// Walks a task's log from its newest row back to the first with `after` or fewer events before it.
+/// Where in a log to begin: behind this event, and behind this row if it is known.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Since {
+    pub(super) sequence: u64,
+    pub(super) position: i64,
+}
+
+/// The events of one commit, and the sequence of the first.
+pub(super) struct LogRow {
+    pub(super) sequence: u64,
+    pub(super) records: Vec<Record>,
+}
+
+/// Walks a task's log back from its newest row; the rows are answered in that order, the newest first. The last of them
+/// may begin before `since`.
 pub(super) fn read_log(
     connection: &Connection,
     key: &TaskRef,
     newest: i64,
-    after: u64,
-) -> Result<Vec<(u64, Record)>, StoreError> {
+    since: Since,
+) -> Result<Vec<LogRow>, StoreError> {
     let mut statement = connection
         .prepare_cached("SELECT task, seq, prev, crc, body FROM events WHERE pos = ?1")
         .map_err(unavailable("read events"))?;
-    let mut rows = Vec::new();
+    let mut log = Vec::new();
     let mut position = newest;
-    while position != 0 {
+    while position != 0 && position != since.position {
         let what = || format!("event row {position} of task {}", key.id);
-        let row = statement
-            .query_row([position], |row| {
-                Ok((
-                    row.get::<_, i64>(0)?,
-                    row.get::<_, i64>(1)?,
-                    row.get::<_, i64>(2)?,
-                    row.get::<_, u32>(3)?,
-                    row.get::<_, String>(4)?,
-                ))
-            })
-            .optional()
-            .map_err(unavailable("read events"))?;
-        let Some((task, seq, prev, crc, body)) = row else { return Err(damaged(what(), "it is missing")) };
-        check_body(&body, crc, what)?;
+        let mut rows = statement.query([position]).map_err(unavailable("read events"))?;
+        let Some(row) = rows.next().map_err(unavailable("read events"))? else {
+            return Err(damaged(what(), "it is missing"));
+        };
+        let columns = || {
+            let (task, seq, prev) = (row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?);
+            Ok((task, seq, prev, row.get::<_, u32>(3)?, row.get_ref(4)?.as_str()?))
+        };
+        let (task, seq, prev, crc, body) = columns().map_err(unavailable("read events"))?;
+        check_body(body, crc, what)?;
         if task != key.no || prev >= position {
             return Err(damaged(what(), "it is another task's, or out of order"));
         }
-        let records = decode_events(&body, what)?;
-        let seq = u64::try_from(seq).unwrap_or(0);
-        rows.push((seq, records));
-        if seq <= after + 1 {
+        let sequence = u64::try_from(seq).unwrap_or(0);
+        log.push(LogRow { sequence, records: decode_events(body, what)? });
+        if sequence <= since.sequence + 1 {
             break;
         }
         position = prev;
     }
-    let numbered = rows.into_iter().rev().flat_map(|(seq, records)| {
-        records.into_iter().enumerate().map(move |(offset, record)| (seq + offset as u64, record))
-    });
-    Ok(numbered.filter(|(sequence, _)| *sequence > after).collect())
+    Ok(log)
 }
 
-/// A task rebuilt from its log.
+/// A task rebuilt from its log, and how many events that took.
+pub(super) struct Folded {
+    pub(super) task: Task,
+    pub(super) events: u64,
+}
+
+/// Rebuilds a task from its log: from the last snapshot on if there is one, and else from the start.
 pub(super) fn fold(
     connection: &Connection,
     key: &TaskRef,
     spec: Arc<TaskSpec>,
-    row: &LogHead,
-) -> Result<Task, StoreError> {
-    let mut task = Task::created(spec);
-    // A log of one event is the creation, and needs no reading.
-    if row.version > 1 {
-        for (sequence, record) in read_log(connection, key, row.last_event, 1)? {
-            if sequence != task.version() + 1 {
-                return Err(damaged(
-                    format!("the log of task {}", key.id),
-                    format!("event {sequence} follows event {}", task.version()),
-                ));
+    head: &LogHead,
+) -> Result<Folded, StoreError> {
+    if head.version >= SHORTEST {
+        match fold_from_snapshot(connection, key, &spec, head) {
+            Ok(Some(folded)) => return Ok(folded),
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(task = %key.id, %error, "a snapshot is of no use; the log is read from its start");
             }
-            task = task.apply(&record).map_err(|error| damaged(format!("the log of task {}", key.id), error))?;
         }
     }
-    if task.version() != row.version || task.status() != row.status {
+    fold_on(connection, key, Task::created(spec), 0, head)
+}
+
+fn fold_from_snapshot(
+    connection: &Connection,
+    key: &TaskRef,
+    spec: &Arc<TaskSpec>,
+    head: &LogHead,
+) -> Result<Option<Folded>, StoreError> {
+    let Some(kept) = read_snapshot(connection, key)? else { return Ok(None) };
+    let invalid = |error| damaged(format!("the snapshot of task {}", key.id), error);
+    let task = Task::from_image(spec.clone(), &kept.text).map_err(invalid)?;
+    fold_on(connection, key, task, kept.position, head).map(Some)
+}
+
+/// What the log after `position` makes of a task.
+fn fold_on(
+    connection: &Connection,
+    key: &TaskRef,
+    mut task: Task,
+    position: i64,
+    head: &LogHead,
+) -> Result<Folded, StoreError> {
+    let first = task.version();
+    // A log of one event is the creation, and needs no reading.
+    if head.version > first {
+        let mut log = read_log(connection, key, head.last_event, Since { sequence: first, position })?;
+        while let Some(LogRow { sequence, records }) = log.pop() {
+            let new = usize::try_from((first + 1).saturating_sub(sequence)).unwrap_or(usize::MAX);
+            for (record, sequence) in records.iter().zip(sequence..).skip(new) {
+                if sequence != task.version() + 1 {
+                    return Err(damaged(
+                        format!("the log of task {}", key.id),
+                        format!("event {sequence} follows event {}", task.version()),
+                    ));
+                }
+                task = task.apply(record).map_err(|error| damaged(format!("the log of task {}", key.id), error))?;
+            }
+        }
+    }
+    if task.version() != head.version || task.status() != head.status {
         let detail = format!(
             "it ends at version {} {}, and the task is at {} {}",
             task.version(),
             task.status(),
-            row.version,
-            row.status
+            head.version,
+            head.status
         );
         return Err(damaged(format!("the log of task {}", key.id), detail));
     }
-    Ok(task)
+    Ok(Folded { events: task.version() - first, task })
 }
 
 /// What a task's row says of its log.

@@ -11,6 +11,7 @@ use crate::model::{Commit, Committed, Holder, LeaseChange, LogChunk, Note, Posit
 
 use super::board::{Lease, Place, Queue};
 use super::codec::{Body, encode_events, task_status, tenant, time};
+use super::snapshots::Snapshot;
 use super::writer::{Performed, Writer};
 
 pub(super) const INSERT_EVENT: &str =
@@ -18,7 +19,7 @@ pub(super) const INSERT_EVENT: &str =
 
 /// A stage after the first: nothing that an index looks at changes.
 pub(super) const ADVANCE: &str = "UPDATE task_runtimes SET version = ?2, last_event = ?3, done = ?4, stage = ?5, \
-    attempt = ?6, due_at = ?7, flags = ?8, reason = ?9, updated_at = ?10, \
+    attempt = ?6, due_at = ?7, flags = ?8, reason = ?9, updated_at = ?10, total = ?11, \
     progress = CASE WHEN done = ?4 AND attempt = ?6 THEN progress END WHERE no = ?1";
 
 const TRANSITION: &str = "UPDATE task_runtimes SET version = ?2, last_event = ?3, done = ?4, stage = ?5, attempt = ?6, \
@@ -32,6 +33,8 @@ pub(super) struct EncodedCommit {
     holder: Holder,
     expected: u64,
     body: Option<Body>,
+    /// Only of a task with a long log, and rarely.
+    snapshot: Option<Snapshot>,
     row: RowImage,
     lease: LeaseChange,
     plan: Option<PlanCommand>,
@@ -45,6 +48,7 @@ impl From<Commit> for EncodedCommit {
             holder: commit.holder,
             expected: commit.expected,
             body: (!commit.events.is_empty()).then(|| encode_events(&commit.events)),
+            snapshot: Snapshot::due(&commit.task, commit.expected, &commit.events),
             row: RowImage::of(&commit.task),
             lease: commit.lease,
             plan: commit.plan,
@@ -122,6 +126,9 @@ impl Writer {
             Err(error) => return Ok(Err(error)),
         };
         let position = self.append(no, lease.version, lease.last_event, commit.body.as_ref())?;
+        if let Some(snapshot) = &commit.snapshot {
+            self.keep_snapshot(no, position, snapshot)?;
+        }
         let status = commit.row.status;
         let keeps =
             matches!(commit.lease, LeaseChange::Keep) && status.is_active() && commit.holder != Holder::Operator;
@@ -214,6 +221,7 @@ impl Writer {
             row.flags,
             row.reason,
             row.updated_at,
+            row.total,
         ])?;
         Ok(())
     }

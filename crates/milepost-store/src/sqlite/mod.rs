@@ -16,6 +16,7 @@ mod read;
 mod requests;
 mod schema;
 mod shared;
+mod snapshots;
 mod store;
 mod submit;
 mod tokens;

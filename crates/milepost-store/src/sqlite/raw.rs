@@ -114,7 +114,7 @@ fn sync(path: &Path, tally: &mut Tally) -> std::io::Result<()> {
 fn stage_body(outputs: Outputs) -> Result<Body, Trouble> {
     let now = Timestamp::from_millis(1_764_000_000_000);
     let completed = Event::StageCompleted { stage: StageName::parse("s4")?, attempt: 1, outputs };
-    let started = Event::StageStarted { stage: StageName::parse("s5")?, attempt: 1, rollback: false };
+    let started = Event::StageStarted { stage: StageName::parse("s5")?, attempt: 1, rollback: false, step: None };
     Ok(encode_events(&[Record::new(now, completed), Record::new(now, started)]))
 }
 
@@ -147,7 +147,7 @@ impl Bare {
                 let event = params![position, no, version, position - 1, body.crc, body.text];
                 connection.prepare_cached(INSERT_EVENT)?.execute(event)?;
                 let (none, now) = (None::<i64>, 1_764_000_000_000i64);
-                let row = params![no, version, position, version, "s5", 1, none, 0, None::<String>, now];
+                let row = params![no, version, position, version, "s5", 1, none, 0, None::<String>, now, 10];
                 connection.prepare_cached(ADVANCE)?.execute(row)?;
                 self.position += 1;
             }

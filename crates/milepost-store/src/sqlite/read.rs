@@ -16,7 +16,8 @@ use crate::model::{
 use super::board::{LEASES_PER_EPOCH, Queue, count_tasks};
 use super::claim::TASK;
 use super::codec::{
-    ConfigRow, LogHead, damaged, fold, name, plan_id, plan_status, read_log, task_status, tenant, time, unavailable,
+    ConfigRow, LogHead, Since, damaged, fold, name, plan_id, plan_status, read_log, task_status, tenant, time,
+    unavailable,
 };
 use super::commit::{FLAG_INTERRUPTED, FLAG_PAUSE_REQUESTED};
 use super::counts::PlanCounts;
@@ -168,7 +169,7 @@ impl Reader<'_> {
         let (key, tenant) = (config.key.clone(), config.tenant.clone());
         let shared = self.plans.read(self.connection, config.plan)?;
         let spec = config.spec(&shared, rank)?;
-        let task = fold(self.connection, &key, spec, &head)?;
+        let task = fold(self.connection, &key, spec, &head)?.task;
         let blocked_by = self.blocked_by(no, head.status, tenant.as_ref()).map_err(unavailable("read a lock"))?;
         let progress = self.progress(no).map_err(unavailable("read progress"))?;
         let orphaned = head.status.is_active() && lease != 0 && !self.is_live(lease)?;
@@ -296,8 +297,10 @@ impl Reader<'_> {
             .and_then(|mut statement| statement.query_row([no], |row| row.get(0)))
             .map_err(unavailable("read a task"))?;
         let key = TaskRef { id: query.task.clone(), no };
-        let log = read_log(self.connection, &key, newest, query.after)?;
-        Ok(log.into_iter().take(query.limit).map(|(sequence, record)| StoredEvent { sequence, record }).collect())
+        let log = read_log(self.connection, &key, newest, Since { sequence: query.after, position: 0 })?;
+        let numbered = log.into_iter().rev().flat_map(|row| (row.sequence..).zip(row.records));
+        let wanted = numbered.skip_while(|(sequence, _)| *sequence <= query.after).take(query.limit);
+        Ok(wanted.map(|(sequence, record)| StoredEvent { sequence, record }).collect())
     }
 
     pub(super) fn logs(&self, query: &LogQuery) -> Result<Vec<LogChunk>, StoreError> {

@@ -123,6 +123,16 @@ CREATE TABLE tokens (
     revoked_at  INTEGER
 ) WITHOUT ROWID;
 ",
+    r"
+-- What a task with a long log is after one of its rows: whatever follows from the log up to there. At most one a task.
+CREATE TABLE snapshots (
+    task        INTEGER PRIMARY KEY,
+    seq         INTEGER NOT NULL,       -- of the last event in it
+    pos         INTEGER NOT NULL,       -- the row of that event
+    crc         INTEGER NOT NULL,
+    body        TEXT NOT NULL
+);
+",
 ];
 
 /// Sets up how the owner's connection writes: the log synced at every commit, checkpoints when we say so.

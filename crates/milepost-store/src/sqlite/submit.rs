@@ -170,6 +170,10 @@ impl Writer {
         for task in plan.tasks.iter().filter(|task| known.contains(&task.id)) {
             self.redefine(task)?;
         }
+        for no in &own {
+            // It shows stages that may be others now.
+            self.forget_snapshot(*no)?;
+        }
         // A tenant may have become free; who still has to wait lines up again at the next claim.
         self.connection.execute("UPDATE task_runtimes SET queue = 0 WHERE queue = 1", [])?;
         self.insert_tasks(no, &plan.definition, &added, submission.now)?;
@@ -213,8 +217,8 @@ impl Writer {
             let key = config.key.clone();
             let folded = config.spec(&shared, rank).and_then(|spec| fold(&self.connection, &key, spec, &head));
             // What cannot be read is set aside when it is claimed.
-            if let Ok(task) = folded {
-                self.reshow(no, &RowImage::of(&task))?;
+            if let Ok(folded) = folded {
+                self.reshow(no, &RowImage::of(&folded.task))?;
             }
         }
         Ok(())
@@ -251,7 +255,7 @@ impl Writer {
         ] {
             self.connection.prepare_cached(sql)?.execute([no])?;
         }
-        Ok(())
+        self.forget_snapshot(no)
     }
 
     /// The task keeps its log; its checkpoint is checked against the new stages when it next runs.
