@@ -18,7 +18,7 @@ use crate::stage::{Outcome, Reporter, StageCall};
 /// How long a cancelled attempt may take to end by itself; then it is dropped where it stands.
 const CANCEL_GRACE: Duration = Duration::from_secs(10);
 /// The largest result a stage may leave behind.
-const MAX_RESULT_BYTES: usize = 1024 * 1024;
+pub(crate) const MAX_RESULT_BYTES: usize = 1024 * 1024;
 
 /// What a runner needs to know of an attempt that it started.
 pub(crate) struct Attempt {
@@ -133,7 +133,7 @@ async fn limit(work: impl Future<Output = Outcome>, timeout: Option<Duration>, c
     Outcome::Failure(failure)
 }
 
-fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
+pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
     let words = panic.downcast_ref::<&str>().copied();
     let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
     Failure::retryable(ErrorType::Unknown, format!("the stage panicked: {words}"))
@@ -141,30 +141,33 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
 
 fn result(outcome: Outcome) -> StageResult {
     match outcome {
-        Outcome::Success { outputs } => {
-            let bytes = size(&outputs);
-            if bytes > MAX_RESULT_BYTES {
-                let reason =
-                    format!("its result has {bytes} bytes, more than 1 MiB; store it elsewhere and pass a reference");
-                return StageResult::Failure(Failure::fatal(ErrorType::Persistence, reason));
-            }
-            StageResult::Success(outputs)
-        }
+        Outcome::Success { outputs } => within_limit(outputs),
         Outcome::Skip { reason } => StageResult::Skip(reason),
         Outcome::Failure(failure) => StageResult::Failure(failure),
     }
 }
 
-/// As JSON, near enough for a limit, and without writing it out.
-fn size(outputs: &serde_json::Map<String, serde_json::Value>) -> usize {
-    fn of(value: &serde_json::Value) -> usize {
-        match value {
-            serde_json::Value::Null | serde_json::Value::Bool(_) => 5,
-            serde_json::Value::Number(_) => 8,
-            serde_json::Value::String(text) => text.len() + 2,
-            serde_json::Value::Array(items) => items.iter().map(|item| of(item) + 1).sum::<usize>() + 2,
-            serde_json::Value::Object(map) => map.iter().map(|(key, item)| key.len() + of(item) + 4).sum::<usize>() + 2,
-        }
+/// A success, unless there is too much of it to keep.
+pub(crate) fn within_limit(outputs: serde_json::Map<String, serde_json::Value>) -> StageResult {
+    let bytes = size_of_all(&outputs);
+    if bytes > MAX_RESULT_BYTES {
+        let reason = format!("its result has {bytes} bytes, more than 1 MiB; store it elsewhere and pass a reference");
+        return StageResult::Failure(Failure::fatal(ErrorType::Persistence, reason));
     }
-    outputs.iter().map(|(key, item)| key.len() + of(item) + 4).sum()
+    StageResult::Success(outputs)
+}
+
+/// As JSON, near enough for a limit, and without writing it out.
+pub(crate) fn size(value: &serde_json::Value) -> usize {
+    match value {
+        serde_json::Value::Null | serde_json::Value::Bool(_) => 5,
+        serde_json::Value::Number(_) => 8,
+        serde_json::Value::String(text) => text.len() + 2,
+        serde_json::Value::Array(items) => items.iter().map(|item| size(item) + 1).sum::<usize>() + 2,
+        serde_json::Value::Object(map) => size_of_all(map) + 2,
+    }
+}
+
+fn size_of_all(map: &serde_json::Map<String, serde_json::Value>) -> usize {
+    map.iter().map(|(key, item)| key.len() + size(item) + 4).sum()
 }

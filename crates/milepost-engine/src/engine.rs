@@ -19,9 +19,11 @@ use tracing::Instrument;
 
 use crate::clock::Clock;
 use crate::feed::{Feed, FeedItem};
+use crate::guards::Guards;
 use crate::meters::Meters;
 use crate::registry::Registry;
 use crate::runner::{Order, Runner, chain};
+use crate::workflow::FlowRunner;
 
 /// How a node works.
 #[derive(Debug, Clone)]
@@ -64,6 +66,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Clock,
     pub(crate) feed: Feed,
     pub(crate) meters: Meters,
+    pub(crate) guards: Guards,
     /// Stop at the stage boundary.
     pub(crate) stop: CancellationToken,
     /// The same, for a look at every stage's end that costs nothing.
@@ -74,6 +77,8 @@ pub(crate) struct Inner {
     started_at: Timestamp,
     runners: Mutex<HashMap<TaskId, mpsc::UnboundedSender<Order>>>,
     in_hand: AtomicUsize,
+    /// Of those, the ones that only wait and let others have their place.
+    lent: AtomicUsize,
     /// There may be something to claim.
     wake: Notify,
     tasks: TaskTracker,
@@ -88,6 +93,7 @@ impl Engine {
             clock: options.clock,
             feed: Feed::new(),
             meters: Meters::default(),
+            guards: Guards::default(),
             stop: CancellationToken::new(),
             stopping: AtomicBool::new(false),
             boot_id: uuid::Uuid::now_v7().to_string(),
@@ -95,6 +101,7 @@ impl Engine {
             options,
             runners: Mutex::default(),
             in_hand: AtomicUsize::new(0),
+            lent: AtomicUsize::new(0),
             wake: Notify::new(),
             tasks: TaskTracker::new(),
         };
@@ -249,6 +256,26 @@ impl Inner {
         self.wake.notify_one();
     }
 
+    /// How many tasks take up a place of the node's capacity.
+    fn working(&self) -> usize {
+        self.in_hand.load(Ordering::Acquire).saturating_sub(self.lent.load(Ordering::Acquire))
+    }
+
+    /// A task that only waits lets another have its place, until this is dropped.
+    pub(crate) fn lend(self: &Arc<Self>) -> Lent {
+        // Somebody may have been waiting for just this.
+        let was_full = self.working() >= self.options.capacity;
+        self.lent.fetch_add(1, Ordering::AcqRel);
+        if was_full {
+            self.wake();
+        }
+        Lent { inner: self.clone() }
+    }
+
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(work);
+    }
+
     /// Something was changed that may have made a task ready.
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
@@ -272,7 +299,11 @@ impl Inner {
         self.in_hand.fetch_add(1, Ordering::AcqRel);
         self.announce(&stored);
         let span = span(&stored);
-        self.tasks.spawn(Runner::new(self.clone(), stored, orders).run().instrument(span));
+        if stored.task.flow().is_some() {
+            self.tasks.spawn(FlowRunner::new(self.clone(), stored, orders).run().instrument(span));
+        } else {
+            self.tasks.spawn(Runner::new(self.clone(), stored, orders).run().instrument(span));
+        }
     }
 
     fn announce(&self, stored: &StoredTask) {
@@ -300,12 +331,23 @@ fn span(stored: &StoredTask) -> tracing::Span {
     )
 }
 
+/// A place of the node that its task does not need for now.
+pub(crate) struct Lent {
+    inner: Arc<Inner>,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.inner.lent.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// Claims whenever there may be something, and otherwise costs nothing.
 async fn claim_loop(inner: Arc<Inner>) {
     inner.finish_cancelled_plans().await;
     let mut pause = Duration::from_millis(50);
     while !inner.stop.is_cancelled() {
-        let room = inner.options.capacity.saturating_sub(inner.in_hand.load(Ordering::Acquire));
+        let room = inner.options.capacity.saturating_sub(inner.working());
         if room == 0 {
             wait(&inner, None).await;
             continue;
@@ -313,6 +355,8 @@ async fn claim_loop(inner: Arc<Inner>) {
         let request = ClaimRequest {
             node: inner.options.node.clone(),
             only: inner.options.only.clone(),
+            plans: inner.registry.runs_plans(),
+            workflows: inner.registry.workflows(),
             limit: room,
             now: inner.clock.now(),
         };
@@ -321,7 +365,10 @@ async fn claim_loop(inner: Arc<Inner>) {
                 pause = Duration::from_millis(50);
                 let full = claimed.tasks.len() + claimed.ended.len() == room;
                 claimed.tasks.into_iter().for_each(|stored| inner.take_on(stored));
-                claimed.ended.iter().for_each(|stored| inner.announce(stored));
+                for stored in &claimed.ended {
+                    inner.announce(stored);
+                    inner.tell_parent(&stored.task);
+                }
                 for plan in &claimed.settled {
                     if let Ok(Some(row)) = inner.store.plan(plan).await {
                         inner.plan_changed(plan, row.status);

@@ -3,7 +3,7 @@
 use milepost_core::api::{Explanation, Reason};
 use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Recovery;
-use milepost_core::task::{By, Event, PlanStatus, Record, StageStatus, Task, TaskStatus};
+use milepost_core::task::{By, Event, PlanStatus, Record, StageStatus, StepKind, Task, TaskStatus};
 use milepost_core::time::{Millis, Timestamp};
 use milepost_store::{EventQuery, LockRow, PlanQuery, PlanRow, Store, StoreError, StoredTask, TaskQuery, TasksOf};
 use serde_json::{Map, Value};
@@ -158,6 +158,9 @@ impl Case<'_> {
         if let Some(why) = self.held_up_by_others().await? {
             return Ok(why);
         }
+        if let Some(why) = self.needs_a_node_that_knows() {
+            return Ok(why);
+        }
         let words = "its turn is next: it starts as soon as a node that runs this store has room";
         Ok(Why::new(Reason::NodeFull, words))
     }
@@ -226,6 +229,9 @@ impl Case<'_> {
         if let Some(why) = self.waits_for_retry() {
             return Ok(why);
         }
+        if let Some(why) = self.workflow_waits() {
+            return Ok(why);
+        }
         if self.stored.epoch == 0 {
             return self.unheld().await;
         }
@@ -243,9 +249,62 @@ impl Case<'_> {
             .at("since", stage.and_then(|(_, state)| state.since)))
     }
 
+    /// A workflow of which nothing runs: what it waits for, and until when.
+    fn workflow_waits(&self) -> Option<Why> {
+        let task = self.task();
+        let flow = task.flow().filter(|_| task.status() == TaskStatus::Running)?;
+        let open: Vec<usize> = flow.open().collect();
+        let waits = |index: &usize| flow.step(*index).kind.only_waits();
+        if open.is_empty() || !open.iter().all(waits) {
+            return None;
+        }
+        // Of several the one that people can do something about says most.
+        let rank = |index: &&usize| match flow.step(**index).kind {
+            StepKind::Signal { .. } => 0,
+            StepKind::Child { .. } => 1,
+            StepKind::Sleep { .. } | StepKind::Stage => 2,
+        };
+        let index = *open.iter().min_by_key(rank)?;
+        let (definition, state) = task.stage(index);
+        let others = open.len() - 1;
+        let more = if others > 0 { format!(", and for {others} more") } else { String::new() };
+        let why = match &flow.step(index).kind {
+            StepKind::Signal { name, deadline } => {
+                let limit = deadline.map(|at| format!(" until {at}")).unwrap_or_default();
+                Why::new(Reason::AwaitingSignal, format!("its workflow waits for the signal `{name}`{limit}{more}"))
+                    .with("signal", name.to_string())
+                    .at("dueAt", *deadline)
+                    .next(format!("milepost signal {} {name} [JSON]", task.id()))
+            }
+            StepKind::Child { task: child } => {
+                Why::new(Reason::AwaitingChild, format!("its workflow waits for the workflow {child}{more}"))
+                    .with("child", child.to_string())
+                    .next(format!("milepost explain {child}"))
+            }
+            StepKind::Sleep { until } => {
+                let words = format!("its workflow sleeps in {}, until {until}{more}", definition.name);
+                Why::new(Reason::Sleeping, words).at("dueAt", *until)
+            }
+            StepKind::Stage => return None,
+        };
+        Some(why.with("stage", definition.name.to_string()).at("since", state.since))
+    }
+
+    /// Only a program that has the function can run it.
+    fn needs_a_node_that_knows(&self) -> Option<Why> {
+        let workflow = self.task().spec().workflow.as_ref()?;
+        let words = format!("it waits for a node that knows the workflow {workflow}");
+        let why = Why::new(Reason::NoNodeKnows, words);
+        let why = why.with("workflow", workflow.name.to_string()).with("version", workflow.version);
+        Some(why.next("start the program that has this workflow, in this version"))
+    }
+
     /// Nobody has it, and nobody lost it either: a rollback that was asked for and has not begun.
     async fn unheld(&self) -> Result<Why, StoreError> {
         if let Some(why) = self.held_up_by_others().await? {
+            return Ok(why);
+        }
+        if let Some(why) = self.needs_a_node_that_knows() {
             return Ok(why);
         }
         Ok(Why::new(Reason::NodeFull, "its turn is next: it goes on as soon as a node that runs this store has room"))

@@ -5,13 +5,17 @@ mod clock;
 mod engine;
 mod explain;
 mod feed;
+mod guards;
+mod ledger;
 mod meters;
 mod registry;
 mod report;
 mod runner;
 mod verbs;
 
+pub mod owner;
 pub mod stage;
+pub mod workflow;
 
 pub use clock::Clock;
 pub use engine::{Engine, EngineError, Options};

@@ -120,7 +120,7 @@ impl Meters {
             match record.event() {
                 Event::TaskStarted { .. } => self.started.add(),
                 Event::TaskPaused { .. } => self.paused.add(),
-                Event::TaskCompleted {} => self.ended(&self.completed, record.at(), task),
+                Event::TaskCompleted { .. } => self.ended(&self.completed, record.at(), task),
                 Event::TaskFailed { .. } => self.ended(&self.failed, record.at(), task),
                 Event::TaskCancelled { .. } => self.ended(&self.cancelled, record.at(), task),
                 Event::TaskInterrupted { .. } => self.interrupted.add(),
@@ -138,6 +138,9 @@ impl Meters {
                 | Event::StageFailed { .. }
                 | Event::PauseRequested { .. }
                 | Event::TaskResumed { .. }
+                | Event::SignalReceived { .. }
+                | Event::ValueRecorded { .. }
+                | Event::TaskContinued { .. }
                 | Event::StageRolledBack { .. } => {}
             }
         }
@@ -154,7 +157,7 @@ impl Meters {
         match result {
             StageResult::Success(_) => self.stage_completed.add(took),
             StageResult::Skip(_) => self.stage_skipped.add(took),
-            StageResult::Failure(_) => self.stage_failed.add(took),
+            StageResult::Failure(_) | StageResult::Refused(_) => self.stage_failed.add(took),
         }
     }
 

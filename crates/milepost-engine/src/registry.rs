@@ -1,4 +1,4 @@
-//! Which stage kinds there are, by name.
+//! Which stage kinds and workflows there are, by name.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,11 +7,18 @@ use milepost_core::id::PlanId;
 use milepost_core::plan::{ParseOptions, Plan, PlanErrors, parse};
 use serde_json::Value;
 
+use milepost_core::plan::WorkflowRef;
+
 use crate::stage::StageKind;
+use crate::workflow::{StandIns, Workflow};
 
 #[derive(Clone, Default)]
 pub struct Registry {
     kinds: HashMap<String, Arc<dyn StageKind>>,
+    workflows: HashMap<WorkflowRef, Arc<dyn Workflow>>,
+    /// The keys of the map above, as every claim names them.
+    known: Arc<[WorkflowRef]>,
+    stand_ins: Arc<StandIns>,
 }
 
 impl Registry {
@@ -23,6 +30,38 @@ impl Registry {
     pub fn with(mut self, name: impl Into<String>, kind: Arc<dyn StageKind>) -> Self {
         self.kinds.insert(name.into(), kind);
         self
+    }
+
+    #[must_use]
+    pub fn with_workflow(mut self, workflow: Arc<dyn Workflow>) -> Self {
+        self.workflows.insert(workflow.reference(), workflow);
+        self.known = self.workflows.keys().cloned().collect();
+        self
+    }
+
+    /// For tests: stages of these names do what their stand-ins do.
+    #[must_use]
+    pub fn with_stand_ins(mut self, stand_ins: StandIns) -> Self {
+        self.stand_ins = Arc::new(stand_ins);
+        self
+    }
+
+    pub(crate) fn stand_ins(&self) -> &Arc<StandIns> {
+        &self.stand_ins
+    }
+
+    pub fn workflow(&self, workflow: &WorkflowRef) -> Option<&Arc<dyn Workflow>> {
+        self.workflows.get(workflow)
+    }
+
+    /// A node that knows workflows and no stage kinds leaves plans of stages to nodes that know some.
+    pub fn runs_plans(&self) -> bool {
+        self.workflows.is_empty() || !self.kinds.is_empty()
+    }
+
+    /// The workflows that this node can run.
+    pub fn workflows(&self) -> Arc<[WorkflowRef]> {
+        self.known.clone()
     }
 
     pub fn get(&self, name: &str) -> Option<&Arc<dyn StageKind>> {
@@ -57,6 +96,6 @@ fn new_plan_id() -> PlanId {
 
 impl std::fmt::Debug for Registry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Registry").field(&self.names()).finish()
+        f.debug_struct("Registry").field("kinds", &self.names()).field("workflows", &self.known).finish()
     }
 }

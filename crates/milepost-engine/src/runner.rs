@@ -12,10 +12,10 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use milepost_core::plan::{OnTaskFailure, PlanCommand};
 use milepost_core::task::{
-    Command, Decision, Event, PlanStatus, Record, Rejection, StageEnded, StageStatus, Task, TaskStatus, decide, percent,
+    Command, Decision, Event, Record, Rejection, StageEnded, StageStatus, Task, TaskStatus, decide, percent,
 };
 use milepost_core::time::{Millis, Timestamp};
-use milepost_store::{Commit, EventQuery, Holder, LeaseChange, LogChunk, Note, StoreError, StoredTask, TaskRef, Wake};
+use milepost_store::{LeaseChange, LogChunk, Note, StoredTask, TaskRef, Wake};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
@@ -23,11 +23,12 @@ use tokio_util::sync::CancellationToken;
 use crate::attempt::{Attempt, Ended, prepare};
 use crate::engine::Inner;
 use crate::feed::FeedItem;
+use crate::ledger::{Entry, Ledger, Lost};
 use crate::report::{AttemptReport, Told};
 use crate::verbs::VerbError;
 
 /// A wait longer than this gives the lease back; the store keeps the time.
-const PARK_AFTER: Millis = Millis::from_secs(30);
+pub(crate) const PARK_AFTER: Millis = Millis::from_secs(30);
 /// A retry's start is written together with its outcome when that comes this soon, and by itself when it does not.
 const WRITE_START_AFTER: Duration = Duration::from_millis(50);
 /// Progress and output go out at most this often.
@@ -46,10 +47,8 @@ type Running = Pin<Box<dyn Future<Output = Ended> + Send>>;
 pub(crate) struct Runner {
     inner: Arc<Inner>,
     key: TaskRef,
-    epoch: u64,
+    ledger: Ledger,
     task: Arc<Task>,
-    /// The version that the store has.
-    written: u64,
     /// Events that the store does not have yet: the start of a retry, which its outcome may still overtake.
     unwritten: Vec<Record>,
     attempts: Vec<Attempt>,
@@ -82,10 +81,9 @@ impl Runner {
     pub(crate) fn new(inner: Arc<Inner>, stored: StoredTask, orders: mpsc::UnboundedReceiver<Order>) -> Self {
         let goes_on = goes_on(&stored);
         Self {
+            ledger: Ledger::new(inner.clone(), &stored),
             inner,
             key: stored.key,
-            epoch: stored.epoch,
-            written: stored.task.version(),
             task: Arc::new(stored.task),
             unwritten: Vec::new(),
             attempts: Vec::new(),
@@ -237,8 +235,8 @@ impl Runner {
 
     async fn obey(&mut self, order: Order) -> Result<(), Over> {
         let now = self.inner.clock.now();
-        if let Some(expected) = order.expected.filter(|expected| *expected != self.written) {
-            let _ = order.reply.send(Err(VerbError::task_version(&self.key.id, expected, self.written)));
+        if let Some(expected) = order.expected.filter(|expected| *expected != self.ledger.version()) {
+            let _ = order.reply.send(Err(VerbError::task_version(&self.key.id, expected, self.ledger.version())));
             return Ok(());
         }
         // A first look, so that what is refused anyway ends nothing.
@@ -301,86 +299,13 @@ impl Runner {
         }
     }
 
-    /// Sends what is unwritten until the store takes it. While the store is away nothing new starts here: `hold`.
-    async fn commit(&mut self, lease: LeaseChange, mut plan: Option<PlanCommand>) -> Result<(), Over> {
-        let mut pause = Duration::from_millis(50);
-        let events: Arc<[Record]> = std::mem::take(&mut self.unwritten).into();
+    /// Writes what is unwritten, while the running attempts go on.
+    async fn commit(&mut self, lease: LeaseChange, plan: Option<PlanCommand>) -> Result<(), Over> {
+        let events = std::mem::take(&mut self.unwritten).into();
         let output = std::mem::take(&mut self.output);
-        // After one answer got lost, the commit may have been made all the same.
-        let mut unsure = false;
-        loop {
-            let commit = Commit {
-                key: self.key.clone(),
-                holder: Holder::Lease(self.epoch),
-                expected: self.written,
-                events: events.clone(),
-                task: self.task.clone(),
-                lease,
-                plan,
-                output: output.clone(),
-            };
-            let answer = self.inner.store.commit(commit);
-            match meanwhile(&mut self.running, &mut self.ended, answer).await {
-                Ok(committed) => {
-                    self.committed(events, committed.plan);
-                    return Ok(());
-                }
-                // The plan was ended or cancelled meanwhile, and cannot be paused; the task's own news stands.
-                Err(StoreError::Plan(_)) if plan.is_some() => plan = None,
-                Err(error @ StoreError::Unavailable { .. }) => {
-                    tracing::warn!(task = %self.key.id, error = %chain(&error), "the store did not take a commit; trying again");
-                    unsure = true;
-                    meanwhile(&mut self.running, &mut self.ended, tokio::time::sleep(pause)).await;
-                    pause = (pause * 2).min(Duration::from_secs(5));
-                }
-                Err(StoreError::Conflict { .. } | StoreError::Fenced { .. })
-                    if unsure && self.has_arrived(&events).await =>
-                {
-                    // Its answer would have said what became of the plan.
-                    let row = self.inner.store.plan(&self.task.spec().plan).await;
-                    self.committed(events, row.ok().flatten().map(|row| row.status));
-                    return Ok(());
-                }
-                Err(error) => {
-                    tracing::error!(task = %self.key.id, error = %chain(&error), "this node no longer has the task");
-                    return Err(Over::Lost);
-                }
-            }
-        }
-    }
-
-    fn committed(&mut self, events: Arc<[Record]>, plan: Option<PlanStatus>) {
-        self.written = self.task.version();
-        self.inner.meters.happened(&events, &self.task);
-        self.publish(events);
-        if let Some(status) = plan {
-            self.inner.plan_changed(&self.task.spec().plan, status);
-        }
-    }
-
-    /// Whether the log goes on with these very events: then it was this commit that moved the task on.
-    async fn has_arrived(&mut self, events: &[Record]) -> bool {
-        let query = EventQuery { task: self.key.id.clone(), after: self.written, limit: events.len() };
-        loop {
-            match self.inner.store.events(query.clone()).await {
-                Ok(found) => return found.iter().map(|found| &found.record).eq(events),
-                Err(StoreError::Unavailable { .. }) => {
-                    meanwhile(&mut self.running, &mut self.ended, tokio::time::sleep(Duration::from_secs(1))).await;
-                }
-                Err(_) => return false,
-            }
-        }
-    }
-
-    fn publish(&self, events: Arc<[Record]>) {
-        self.inner.feed.publish(|| FeedItem::Task {
-            plan: self.task.spec().plan.clone(),
-            task: self.key.id.clone(),
-            status: self.task.status(),
-            records: events,
-            done: self.task.done().len(),
-            stages: self.task.stages().len(),
-        });
+        let entry = Entry { task: self.task.clone(), events, lease, plan, output };
+        let written = self.ledger.write(entry);
+        meanwhile(&mut self.running, &mut self.ended, written).await.map_err(|Lost| Over::Lost)
     }
 
     /// Starts whatever the task says is running and is not.
@@ -530,7 +455,7 @@ async fn meanwhile<T>(
     }
 }
 
-async fn sleep_until(clock: crate::Clock, at: Option<Timestamp>) {
+pub(crate) async fn sleep_until(clock: crate::Clock, at: Option<Timestamp>) {
     match at {
         Some(at) => clock.sleep_until(at).await,
         None => std::future::pending().await,

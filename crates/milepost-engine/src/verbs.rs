@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use milepost_core::id::{PlanId, TaskId, Tenant};
+use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
 use milepost_core::plan::{PlanCommand, PlanRejection, next_plan_status};
 use milepost_core::task::{By, Command, Decision, PlanStatus, Record, Rejection, TaskStatus, decide};
 use milepost_store::{
@@ -12,9 +12,11 @@ use milepost_store::{
 };
 use tokio::sync::oneshot;
 
+use crate::attempt::{MAX_RESULT_BYTES, size};
 use crate::engine::{Engine, Inner};
 use crate::feed::FeedItem;
 use crate::runner::Order;
+use crate::workflow::open_children;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
@@ -92,7 +94,7 @@ const PAGE: usize = 500;
 
 /// What is asked of one task.
 #[derive(Debug, Clone)]
-struct Asked {
+pub(crate) struct Asked {
     command: Command,
     /// What becomes of its plan in the same commit.
     plan: Option<PlanCommand>,
@@ -116,6 +118,37 @@ impl Engine {
     ) -> Result<Effect, VerbError> {
         let inner = self.inner().clone();
         self.see_through(async move { inner.operate(target, verb, by, expected).await }).await
+    }
+}
+
+impl Asked {
+    /// A command that concerns its task alone, at whatever version that is.
+    pub(crate) fn simply(command: Command) -> Self {
+        Self { command, plan: None, expected: None }
+    }
+}
+
+impl Engine {
+    /// Sends a workflow a message, which it may be waiting for or ask for later; answered once it is durable.
+    pub async fn signal(
+        &self,
+        task: &TaskId,
+        name: StageName,
+        payload: serde_json::Value,
+        by: By,
+    ) -> Result<TaskStatus, VerbError> {
+        let bytes = size(&payload);
+        if bytes > MAX_RESULT_BYTES {
+            let words = format!("signal `{name}` has {bytes} bytes, more than 1 MiB; send a reference instead");
+            return Err(VerbError::Refused(words));
+        }
+        let (inner, task) = (self.inner().clone(), task.clone());
+        self.see_through(async move {
+            let status = inner.command(&task, Asked::simply(Command::Signal { name, payload, by }), None).await;
+            inner.wake();
+            status
+        })
+        .await
     }
 }
 
@@ -168,7 +201,7 @@ impl Inner {
     }
 
     /// Gives a task a command, through its runner if it is in hand, else by a commit of our own.
-    async fn command(
+    pub(crate) async fn command(
         self: &Arc<Self>,
         task: &TaskId,
         asked: Asked,
@@ -228,8 +261,23 @@ impl Inner {
             stages: changed.stages().len(),
         };
         // A rollback that was asked for may begin at once; anything else that is active waits for its recovery.
-        let lease =
-            if status == TaskStatus::RollingBack { LeaseChange::Keep } else { LeaseChange::Release(Wake::Recovery) };
+        let lease = match status {
+            TaskStatus::RollingBack => LeaseChange::Keep,
+            // A workflow that had given its lease back to wait has been told something.
+            TaskStatus::Running if changed.flow().is_some() && !changed.interrupted() => {
+                LeaseChange::Release(Wake::At(changed.updated_at()))
+            }
+            TaskStatus::Pending
+            | TaskStatus::Running
+            | TaskStatus::Paused
+            | TaskStatus::Completed
+            | TaskStatus::Failed
+            | TaskStatus::Cancelled
+            | TaskStatus::RolledBack
+            | TaskStatus::RollbackFailed => LeaseChange::Release(Wake::Recovery),
+        };
+        let (ended, children) = (status.is_ended(), open_children(&stored.task));
+        let told = (ended && changed.spec().parent.is_some()).then(|| changed.clone());
         let commit = Commit {
             key: stored.key,
             holder: Holder::Operator,
@@ -243,6 +291,10 @@ impl Inner {
         match self.store.commit(commit).await {
             Ok(committed) => {
                 self.meters.happened(&events, &changed);
+                if ended {
+                    self.cancel_children(task, children);
+                    told.iter().for_each(|task| self.tell_parent(task));
+                }
                 self.feed.publish(|| item);
                 if let Some(status) = committed.plan {
                     self.plan_changed(&plan_id, status);

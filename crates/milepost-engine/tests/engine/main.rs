@@ -15,3 +15,4 @@ mod stop;
 mod store_trouble;
 mod support;
 mod verbs;
+mod workflows;

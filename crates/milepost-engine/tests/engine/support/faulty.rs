@@ -33,6 +33,8 @@ pub(crate) struct Faulty {
     damaged: Mutex<Option<TaskId>>,
     /// How long commits and claims take.
     slowness: Mutex<(Duration, Duration)>,
+    /// How many more commits are made before another node has every task.
+    commits_left: Mutex<Option<usize>>,
     refused: Notify,
 }
 
@@ -43,6 +45,7 @@ impl Faulty {
             answers: Mutex::default(),
             damaged: Mutex::default(),
             slowness: Mutex::default(),
+            commits_left: Mutex::default(),
             refused: Notify::new(),
         })
     }
@@ -54,6 +57,11 @@ impl Faulty {
     /// This task can no longer be read.
     pub(crate) fn damage(&self, task: TaskId) {
         *self.damaged.lock().unwrap() = Some(task);
+    }
+
+    /// So many commits are made; the node that makes them hears no more of the store after that.
+    pub(crate) fn dies_after(&self, commits: usize) {
+        *self.commits_left.lock().unwrap() = Some(commits);
     }
 
     /// Every commit and every submission takes this long from now on.
@@ -113,6 +121,12 @@ impl Store for Faulty {
         let task = commit.key.id.clone();
         let slowness = self.slowness.lock().unwrap().0;
         tokio::time::sleep(slowness).await;
+        if let Some(left) = self.commits_left.lock().unwrap().as_mut() {
+            match left.checked_sub(1) {
+                Some(fewer) => *left = fewer,
+                None => self.answer(Answers::Fences),
+            }
+        }
         match self.now() {
             Answers::Truly => awake(self.store.commit(commit)).await,
             Answers::Away => Err(self.away("commit")),

@@ -1,6 +1,7 @@
 //! A store in a folder of its own, a node on it, and stages that do what the test says.
 
 mod faulty;
+mod flows;
 mod kinds;
 
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use milepost_store::sqlite::SqliteStore;
 use milepost_store::{EventQuery, LogQuery, PlanRow, Resubmit, Start, Store, StoredTask};
 
 pub(crate) use faulty::{Answers, Faulty};
+pub(crate) use flows::{Diary, Flow, flow};
 pub(crate) use kinds::{Flaky, Gate, Journal, kind};
 
 /// When the manual clock begins.
@@ -241,7 +243,7 @@ pub(crate) fn error_type(task: &Task) -> ErrorType {
 pub(crate) fn words(event: &Event) -> String {
     let undo = |rollback: &bool| if *rollback { " undo" } else { "" };
     match event {
-        Event::StageStarted { stage, attempt, rollback } | Event::StageFailed { stage, attempt, rollback, .. } => {
+        Event::StageStarted { stage, attempt, rollback, .. } | Event::StageFailed { stage, attempt, rollback, .. } => {
             format!("{} {stage} {attempt}{}", event.kind(), undo(rollback))
         }
         Event::StageCompleted { stage, attempt, .. } => format!("{} {stage} {attempt}", event.kind()),

@@ -1,0 +1,163 @@
+//! Workflows as plans of one task, and the way from a child's end back to its parent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use milepost_core::failure::ErrorType;
+use milepost_core::id::{PlanId, StageName, TaskId};
+use milepost_core::plan::{Plan, PlanDefinition, Settings, TaskDefinition, WorkflowRef};
+use milepost_core::retry::seed_of;
+use milepost_core::task::{By, Cause, Command, Flow, StepKind, Task, TaskStatus};
+use milepost_store::{Resubmit, Start, StoreError, Submission};
+use serde_json::{Map, Value};
+
+use crate::engine::Inner;
+use crate::runner::chain;
+use crate::verbs::Asked;
+
+/// A run of a workflow, ready to be submitted.
+#[derive(Debug, Clone)]
+pub struct Run {
+    pub workflow: WorkflowRef,
+    /// Of the plan and of its task.
+    pub id: TaskId,
+    pub input: Value,
+    pub parent: Option<TaskId>,
+    pub settings: Settings,
+}
+
+impl Run {
+    pub fn new(workflow: WorkflowRef, id: TaskId, input: Value) -> Self {
+        Self { workflow, id, input, parent: None, settings: Settings { max_concurrency: 1, ..Settings::default() } }
+    }
+
+    pub fn plan(self) -> Plan {
+        let task = TaskDefinition {
+            id: self.id.clone(),
+            tenant: None,
+            priority: 0,
+            input: self.input,
+            matrix: Map::new(),
+            stages: None,
+        };
+        let definition = PlanDefinition {
+            id: PlanId::parse(self.id.as_str()).expect("plans and tasks have the same rule for their ids"),
+            settings: self.settings,
+            stages: Vec::new().into(),
+            workflow: Some(self.workflow),
+            parent: self.parent,
+        };
+        Plan { definition, tasks: vec![task] }
+    }
+}
+
+/// The id of the child that a stage stands for: its parent's and its own, and another one when it is asked for anew.
+pub(super) fn child_id(parent: &TaskId, flow: &Flow, stage: &StageName) -> TaskId {
+    let generation = if flow.generation() > 1 { format!(".g{}", flow.generation()) } else { String::new() };
+    let retries = if flow.retries() > 0 { format!(".r{}", flow.retries()) } else { String::new() };
+    let name = format!("{parent}{generation}.{stage}{retries}");
+    TaskId::parse(&name).unwrap_or_else(|_| {
+        // Too long: its end tells it from others as well as the whole of it would.
+        let short: String = name.chars().take(100).collect();
+        TaskId::parse(format!("{short}-{:016x}", seed_of(&name))).expect("a shortened id is an id")
+    })
+}
+
+/// What became of a workflow; none while it may still become something.
+pub fn outcome(task: &Task) -> Option<Result<Value, Cause>> {
+    match task.status() {
+        TaskStatus::Pending | TaskStatus::Running | TaskStatus::Paused | TaskStatus::RollingBack => None,
+        TaskStatus::Completed => {
+            let result = task.flow().and_then(Flow::result);
+            Some(Ok(result.map_or(Value::Null, |result| Value::clone(result))))
+        }
+        TaskStatus::Failed | TaskStatus::RolledBack | TaskStatus::RollbackFailed => {
+            let unknown = || Cause { error_type: ErrorType::Unknown, reason: "it failed".to_owned() };
+            Some(Err(task.failure().map_or_else(unknown, |failure| failure.cause.clone())))
+        }
+        TaskStatus::Cancelled => {
+            Some(Err(Cause { error_type: ErrorType::Unknown, reason: "it was cancelled".to_owned() }))
+        }
+    }
+}
+
+/// The children that a task waits for.
+pub(crate) fn open_children(task: &Task) -> Vec<TaskId> {
+    let child = |flow: &Flow, index| match &flow.step(index).kind {
+        StepKind::Child { task } => Some(task.clone()),
+        StepKind::Stage | StepKind::Sleep { .. } | StepKind::Signal { .. } => None,
+    };
+    task.flow().map(|flow| flow.open().filter_map(|index| child(flow, index)).collect()).unwrap_or_default()
+}
+
+impl Inner {
+    /// Submits a child, which may have been submitted before, and may even have ended.
+    pub(super) fn start_child(self: &Arc<Self>, run: Run) {
+        let inner = self.clone();
+        self.spawn(async move {
+            let (parent, child) = (run.parent.clone(), run.id.clone());
+            let result = match inner.submit_child(run).await {
+                Ok(()) => inner.store.task(&child).await.ok().flatten().and_then(|stored| outcome(&stored.task)),
+                Err(reason) => Some(Err(Cause { error_type: ErrorType::Conflict, reason })),
+            };
+            if let (Some(parent), Some(result)) = (parent, result) {
+                inner.child_ended(&parent, child, result).await;
+            }
+        });
+    }
+
+    async fn submit_child(self: &Arc<Self>, run: Run) -> Result<(), String> {
+        let plan = Arc::new(run.plan());
+        let mut pause = Duration::from_millis(50);
+        loop {
+            let submission = Submission {
+                plan: plan.clone(),
+                start: Start::AtOnce,
+                resubmit: Resubmit::Same,
+                request: None,
+                now: self.clock.now(),
+            };
+            match self.store.submit(submission).await {
+                Ok(_) => {
+                    self.wake();
+                    return Ok(());
+                }
+                // Whoever goes on with the parent submits it again.
+                Err(StoreError::Unavailable { .. }) if self.is_stopping() => return Ok(()),
+                Err(StoreError::Unavailable { .. }) => tokio::time::sleep(pause).await,
+                Err(error) => return Err(chain(&error)),
+            }
+            pause = (pause * 2).min(Duration::from_secs(5));
+        }
+    }
+
+    /// A child that has ended tells its parent, which may be waiting here, or with nobody.
+    pub(crate) fn tell_parent(self: &Arc<Self>, task: &Task) {
+        if let (Some(parent), Some(result)) = (task.spec().parent.clone(), outcome(task)) {
+            let (inner, child) = (self.clone(), task.id().clone());
+            self.spawn(async move { inner.child_ended(&parent, child, result).await });
+        }
+    }
+
+    async fn child_ended(self: &Arc<Self>, parent: &TaskId, child: TaskId, result: Result<Value, Cause>) {
+        // Refused when the parent no longer waits, or knows already; lost, the parent looks for itself when it wakes.
+        if let Err(error) = self.command(parent, Asked::simply(Command::ChildEnded { child, result }), None).await {
+            tracing::debug!(%parent, %error, "the parent of a workflow did not want to know of its end");
+        }
+        self.wake();
+    }
+
+    /// Nobody waits for these any more.
+    pub(crate) fn cancel_children(self: &Arc<Self>, parent: &TaskId, children: Vec<TaskId>) {
+        for child in children {
+            let (inner, by) =
+                (self.clone(), By { who: "milepost".to_owned(), why: Some(format!("{parent} has ended")) });
+            self.spawn(async move {
+                if let Err(error) = inner.command(&child, Asked::simply(Command::Cancel(by)), None).await {
+                    tracing::debug!(%child, %error, "a child of an ended workflow was not cancelled");
+                }
+                inner.wake();
+            });
+        }
+    }
+}
