@@ -1,7 +1,8 @@
 //! The operator's verbs. An answer means that it is done and durable.
 
 use milepost_core::api::{ResetAnswer, VerbAnswer, VerbRequest};
-use milepost_core::id::{PlanId, TaskId, Tenant};
+use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
+use serde::Serialize;
 
 use super::connection::Client;
 use super::error::ClientError;
@@ -48,6 +49,16 @@ impl Client {
         request: &VerbRequest,
     ) -> Result<VerbAnswer, ClientError> {
         self.post(&["tasks", task.as_str(), verb.as_str()], request).await
+    }
+
+    /// Sends a workflow a signal, which it may be waiting for or ask for later.
+    pub async fn signal(
+        &self,
+        task: &TaskId,
+        name: &StageName,
+        payload: &impl Serialize,
+    ) -> Result<VerbAnswer, ClientError> {
+        self.post(&["tasks", task.as_str(), "signals", name.as_str()], payload).await
     }
 
     /// On the tenant's newest task.
