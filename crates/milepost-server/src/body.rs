@@ -6,6 +6,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use milepost_core::api::VerbRequest;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::Value;
 use serde_json::error::Category;
 
 use crate::app::App;
@@ -13,6 +14,8 @@ use crate::problem::{Answer, Problem};
 
 /// More than any verb has to say.
 const MOST_OF_A_VERB: usize = 64 * 1024;
+/// As much as a stage's result may have: more belongs elsewhere, and a reference to it here.
+const MOST_OF_A_SIGNAL: usize = 1024 * 1024;
 /// A reason is written to the log of every task that it concerns.
 const LONGEST_REASON: usize = 2000;
 
@@ -67,8 +70,12 @@ pub(crate) fn object<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
 
 /// A body of a few words, as JSON; none when it is empty.
 async fn small(request: Request, app: &App) -> Answer<Option<Bytes>> {
+    limited(request, MOST_OF_A_VERB.min(app.settings().max_body_bytes)).await
+}
+
+async fn limited(request: Request, most: usize) -> Answer<Option<Bytes>> {
     let (parts, body) = request.into_parts();
-    let bytes = read(&parts.headers, body, MOST_OF_A_VERB.min(app.settings().max_body_bytes)).await?;
+    let bytes = read(&parts.headers, body, most).await?;
     let found = media_type(&parts.headers);
     if !bytes.is_empty() && !found.eq_ignore_ascii_case("application/json") {
         return Err(unsupported(found, "application/json"));
@@ -85,6 +92,18 @@ impl<T: DeserializeOwned> FromRequest<App> for Object<T> {
     async fn from_request(request: Request, app: &App) -> Answer<Self> {
         let bytes = small(request, app).await?.unwrap_or_default();
         Ok(Self(object(&bytes)?))
+    }
+}
+
+/// JSON of any kind; an empty body is null.
+pub(crate) struct AnyJson(pub(crate) Value);
+
+impl FromRequest<App> for AnyJson {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Answer<Self> {
+        let bytes = limited(request, MOST_OF_A_SIGNAL.min(app.settings().max_body_bytes)).await?;
+        Ok(Self(bytes.map_or(Ok(Value::Null), |bytes| json(&bytes))?))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The names that paths hold.
 
-use milepost_core::id::{PlanId, TaskId, Tenant};
+use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
 use milepost_engine::Target;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -19,6 +19,17 @@ pub(super) struct TaskPath {
     /// The task's id.
     #[param(example = "task-1")]
     pub(super) id: TaskId,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(super) struct SignalPath {
+    /// The task's id.
+    #[param(example = "order-17")]
+    pub(super) id: TaskId,
+    /// The signal, by the name that the workflow asks for it under.
+    #[param(example = "approved")]
+    pub(super) name: StageName,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

@@ -9,11 +9,11 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::names::{PlanPath, TaskPath, TenantPath};
+use super::names::{PlanPath, SignalPath, TaskPath, TenantPath};
 use super::responses::VerbProblems;
 use crate::app::App;
 use crate::auth::Caller;
-use crate::body::{self, VerbBody};
+use crate::body::{self, AnyJson, VerbBody};
 use crate::extract::{NoParameters, Path, Query};
 use crate::problem::{Answer, Problem};
 
@@ -40,6 +40,7 @@ fn on_tasks() -> OpenApiRouter<App> {
         .routes(routes!(retry_task))
         .routes(routes!(rollback_task))
         .routes(routes!(reset_failed))
+        .routes(routes!(signal))
 }
 
 fn on_tenants() -> OpenApiRouter<App> {
@@ -220,6 +221,26 @@ async fn reset_failed(
     reset(&app, &caller, target, request).await
 }
 
+/// Sends a workflow a signal, which it may be waiting for or ask for later.
+///
+/// The body is the signal's payload: any JSON, and null when it is left out.
+#[utoipa::path(post, path = "/tasks/{id}/signals/{name}", tag = "tasks", params(SignalPath),
+    request_body(content = serde_json::Value, description = "The payload; may be left out"),
+    responses((status = 200, description = "Received, and durable", body = VerbAnswer), VerbProblems))]
+async fn signal(
+    State(app): State<App>,
+    caller: Caller,
+    Path(SignalPath { id, name }): Path<SignalPath>,
+    Query(NoParameters): Query<NoParameters>,
+    AnyJson(payload): AnyJson,
+) -> Answer<Json<VerbAnswer>> {
+    caller.may(Scope::Operate)?;
+    allowed(&app, &caller, &Target::Task(id.clone())).await?;
+    let status = app.engine().signal(&id, name, payload, caller.by(None)).await?;
+    let effect = Effect { tasks: 1, plan: None, task: Some((id.clone(), status)) };
+    describe(&app, id.to_string(), "signal", effect).await.map(Json)
+}
+
 async fn reset(app: &App, caller: &Caller, target: Target, request: VerbRequest) -> Answer<Json<ResetAnswer>> {
     let effect = operate(app, caller, target, Verb::ResetFailed, request).await?;
     Ok(Json(ResetAnswer { reset: effect.tasks }))
@@ -232,7 +253,7 @@ async fn perform(app: &App, caller: &Caller, target: Target, verb: Verb, request
         Target::Tenant(tenant) => tenant.to_string(),
     };
     let effect = operate(app, caller, target, verb, request).await?;
-    describe(app, shown, verb, effect).await
+    describe(app, shown, name(verb), effect).await
 }
 
 async fn operate(app: &App, caller: &Caller, target: Target, verb: Verb, request: VerbRequest) -> Answer<Effect> {
@@ -282,10 +303,10 @@ fn name(verb: Verb) -> &'static str {
 }
 
 /// A verb on a task may have changed its plan as well.
-async fn describe(app: &App, target: String, verb: Verb, effect: Effect) -> Answer<VerbAnswer> {
+async fn describe(app: &App, target: String, verb: &str, effect: Effect) -> Answer<VerbAnswer> {
     let Effect { tasks, plan, task } = effect;
     let plan = plan.map(|(id, status)| PlanState { id, status });
-    let mut answer = VerbAnswer { target, verb: name(verb).to_owned(), tasks, plan, task: None };
+    let mut answer = VerbAnswer { target, verb: verb.to_owned(), tasks, plan, task: None };
     if let Some((id, status)) = task {
         let stored = app.store().task(&id).await?;
         let pause_requested = stored.as_ref().is_some_and(|stored| stored.task.pause_requested().is_some());

@@ -104,7 +104,7 @@ impl Coalesced {
 /// How a task has ended, if that is what the event says; the inner none: it is open, or open again.
 fn outcome(record: &Record) -> Option<Option<TaskStatus>> {
     match record.event() {
-        Event::TaskCompleted {} => Some(Some(TaskStatus::Completed)),
+        Event::TaskCompleted { .. } => Some(Some(TaskStatus::Completed)),
         Event::TaskFailed { .. } => Some(Some(TaskStatus::Failed)),
         Event::TaskCancelled { .. } => Some(Some(TaskStatus::Cancelled)),
         Event::TaskRolledBack {} => Some(Some(TaskStatus::RolledBack)),
@@ -121,6 +121,9 @@ fn outcome(record: &Record) -> Option<Option<TaskStatus>> {
         | Event::TaskResumed { .. }
         | Event::TaskInterrupted { .. }
         | Event::TaskRetried { .. }
+        | Event::SignalReceived { .. }
+        | Event::ValueRecorded { .. }
+        | Event::TaskContinued { .. }
         | Event::RollbackStarted { .. }
         | Event::StageRolledBack { .. } => Some(None),
         Event::CheckpointDiscarded { .. } | Event::DeadLettered { .. } => None,

@@ -248,7 +248,7 @@ mod tests {
     }
 
     fn change(position: i64, of: &str) -> Change {
-        let records = vec![Record::new(Timestamp::from_millis(0), Event::TaskCompleted {})];
+        let records = vec![Record::new(Timestamp::from_millis(0), Event::TaskCompleted { result: None })];
         let what = Changed::Task { task: task(of), tenant: None, sequence: 7, records };
         Change { position: Position(position), plan: plan(), what }
     }

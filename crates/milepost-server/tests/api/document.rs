@@ -46,6 +46,7 @@ const ROUTES: &[&str] = &[
     "POST /api/v1/tasks/{id}/resume",
     "POST /api/v1/tasks/{id}/retry",
     "POST /api/v1/tasks/{id}/rollback",
+    "POST /api/v1/tasks/{id}/signals/{name}",
     "POST /api/v1/tenants/{tenant}/cancel",
     "POST /api/v1/tenants/{tenant}/pause",
     "POST /api/v1/tenants/{tenant}/resume",

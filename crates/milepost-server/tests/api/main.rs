@@ -7,6 +7,7 @@ mod idempotency;
 mod life;
 mod lists;
 mod problems;
+mod signals;
 mod support;
 mod verbs;
 mod versions;

@@ -129,6 +129,7 @@ pub(crate) const ROUTES: &[(&str, Reach)] = &[
     ("POST /api/v1/tasks/{id}/resume", TenantsChange),
     ("POST /api/v1/tasks/{id}/retry", TenantsChange),
     ("POST /api/v1/tasks/{id}/rollback", TenantsChange),
+    ("POST /api/v1/tasks/{id}/signals/{name}", TenantsChange),
     ("GET /api/v1/tenants/{tenant}/checkpoint", Tenants),
     ("GET /api/v1/tenants/{tenant}/lock", Tenants),
     ("GET /api/v1/tenants/{tenant}/task", Tenants),

@@ -84,7 +84,7 @@ impl World {
             _ if path.contains("/tokens/") => &self.spare,
             _ => "a",
         };
-        let path = path.replace("{id}", id).replace("{tenant}", HERE);
+        let path = path.replace("{id}", id).replace("{tenant}", HERE).replace("{name}", "go");
         assert!(!path.contains('{'), "{route} has a name that nothing stands for");
         let request = self.client.request(method.parse().expect("a method"), format!("{}{path}", self.server.url()));
         let request = match self.token(who) {

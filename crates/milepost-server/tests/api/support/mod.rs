@@ -2,6 +2,7 @@
 
 mod held;
 mod steps;
+mod waits;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use serde_json::Value;
 
 pub(crate) use held::Held;
 pub(crate) use steps::Steps;
+pub(crate) use waits::Waits;
 
 /// Long enough for any machine, and never waited for when all is well.
 pub(crate) async fn bounded<T>(what: &str, work: impl Future<Output = T>) -> T {
@@ -53,7 +55,11 @@ impl World {
         let steps = Steps::default();
         let builtin = milepost_stages::builtin().into_iter();
         let registry = builtin.fold(Registry::new(), |registry, (name, kind)| registry.with(name, kind));
-        let engine = Engine::new(store, registry.with("step", steps.kind()), Options::new("node-1"));
+        let engine = Engine::new(
+            store,
+            registry.with("step", steps.kind()).with_workflow(Arc::new(Waits)),
+            Options::new("node-1"),
+        );
         engine.start();
         let server = Server::start(App::new(engine.clone(), settings), ([127, 0, 0, 1], 0).into()).await;
         let _ = rustls::crypto::ring::default_provider().install_default();
