@@ -9,7 +9,8 @@ use crate::context::Context;
 use crate::exit::{Exit, Outcome};
 use crate::output::Data;
 use crate::{
-    bench, check, checkpoint, events, explain, logging, logs, run, serve, status, submit, token, verbs, watch,
+    bench, check, checkpoint, events, explain, logging, logs, replay, run, serve, signal, status, submit, token, verbs,
+    watch,
 };
 
 const AFTER_HELP: &str = "\
@@ -114,6 +115,10 @@ enum Command {
     Rollback(verbs::Args),
     /// Make failed tasks PENDING again, to run at the next start
     ResetFailed(verbs::Args),
+    /// Send a workflow a signal, which it waits for or asks for later
+    Signal(signal::Args),
+    /// Make the decisions of a recorded task again, and report the first that differs from its log
+    Replay(replay::Args),
     /// Measure this machine and store, beside what both give a bare loop; prints JSON
     Bench(bench::Args),
     /// Print a script that completes commands in your shell
@@ -175,6 +180,8 @@ impl Command {
             }
             Command::Rollback(args) => verbs::operate(context, args, Verb::Rollback).await,
             Command::ResetFailed(args) => verbs::operate(context, args, Verb::ResetFailed).await,
+            Command::Signal(args) => signal::signal(context, args).await,
+            Command::Replay(args) => replay::replay(context, args).await,
             Command::Bench(args) => bench::bench(context, &args).await,
             Command::Completions { .. } => Ok(Exit::Done),
         }

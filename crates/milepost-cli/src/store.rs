@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use milepost_core::id::{PlanId, TaskId};
-use milepost_engine::Target;
 use milepost_store::sqlite::SqliteStore;
 use milepost_store::{Store, StoreError};
 
@@ -85,21 +83,6 @@ fn canonical(path: &Path) -> PathBuf {
         (Ok(parent), Some(name)) => parent.join(name),
         (Ok(_) | Err(_), Some(_) | None) => path.to_owned(),
     }
-}
-
-/// What an id means: a plan, else a task.
-pub(crate) async fn find(store: &dyn Store, id: &str) -> Result<Option<Target>, StoreError> {
-    if let Ok(plan) = PlanId::parse(id)
-        && store.plan(&plan).await?.is_some()
-    {
-        return Ok(Some(Target::Plan(plan)));
-    }
-    if let Ok(task) = TaskId::parse(id)
-        && store.task(&task).await?.is_some()
-    {
-        return Ok(Some(Target::Task(task)));
-    }
-    Ok(None)
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 mod figures;
 mod kind;
 mod plans;
+mod replay;
+mod workflow;
 mod workloads;
 
 use std::path::{Path, PathBuf};
@@ -35,6 +37,10 @@ pub(crate) enum Workload {
     Timers,
     /// From opening a store with interrupted tasks to all of them running again
     Resume,
+    /// Reading the whole logs of workflows and folding them, without snapshots
+    Replay,
+    /// Workflows of three stages, one after another, that fail never, once or three times each
+    Workflow,
 }
 
 #[derive(Debug, clap::Args)]
@@ -43,10 +49,10 @@ pub(crate) struct Args {
     /// Tasks to run [default: as many as take a few seconds]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     tasks: Option<u32>,
-    /// Stages of each task [default: 10, and 1 for `single`, `submit` and `timers`]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// Stages of each task [default: 10; 1 for `single`, `submit` and `timers`; 3 for `workflow`; 10,000 for `replay`]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     stages: Option<u32>,
-    /// Tasks in flight at once
+    /// Tasks in flight at once; `workflow` has one
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     in_flight: u32,
     /// Put this many tasks into the store first, which nobody runs
@@ -111,6 +117,8 @@ async fn measure(args: &Args, path: &Path, store: Arc<SqliteStore>) -> Result<(F
         }
         Workload::Submit => workloads::submit(store, size(200_000, 1)).await?,
         Workload::Timers => workloads::timers(store, size(10_000, 1)).await?,
+        Workload::Replay => replay::replay(store, size(10, 10_000)).await?,
+        Workload::Workflow => workflow::workflow(store, size(1000, 3)).await?,
         Workload::Resume => {
             drop(kept);
             return workloads::resume(path, store, size(10_000, 10)).await;

@@ -57,6 +57,8 @@ impl Shape {
             id: PlanId::parse(id).expect("letters, digits and hyphens"),
             settings,
             stages: (0..self.stages).map(stage).collect(),
+            workflow: None,
+            parent: None,
         };
         Arc::new(Plan { definition, tasks: (0..tasks).map(task).collect() })
     }

@@ -20,7 +20,7 @@ use super::kind::{Endless, registry};
 use super::plans::Shape;
 
 /// Counters before a measurement, to be taken off afterwards.
-struct Before {
+pub(super) struct Before {
     start: Instant,
     stats: StoreStats,
     bytes: u64,
@@ -28,11 +28,11 @@ struct Before {
 }
 
 impl Before {
-    fn now(store: &dyn Store) -> Self {
+    pub(super) fn now(store: &dyn Store) -> Self {
         Self { stats: store.stats(), bytes: bytes_written(), cpu: cpu_time(), start: Instant::now() }
     }
 
-    fn taken(&self, store: &dyn Store) -> Taken {
+    pub(super) fn taken(&self, store: &dyn Store) -> Taken {
         let (elapsed, now) = (self.start.elapsed(), store.stats());
         let stats = StoreStats {
             syncs: now.syncs - self.stats.syncs,
@@ -52,14 +52,14 @@ pub(super) struct Size {
     pub(super) in_flight: usize,
 }
 
-fn engine(store: Arc<SqliteStore>, registry: Registry, capacity: usize) -> Engine {
+pub(super) fn engine(store: Arc<SqliteStore>, registry: Registry, capacity: usize) -> Engine {
     let engine = Engine::new(store, registry, Options { capacity, ..Options::new("bench") });
     engine.start();
     engine
 }
 
 /// Names that no earlier run on the same store has used.
-fn prefix() -> String {
+pub(super) fn prefix() -> String {
     format!("bench-{}", uuid::Uuid::now_v7().simple())
 }
 
@@ -283,12 +283,12 @@ pub(super) async fn resume(path: &Path, store: Arc<SqliteStore>, size: Size) -> 
     Ok((figures, store))
 }
 
-async fn run_to_end(engine: &Engine, plan: &PlanId) -> Result<()> {
+pub(super) async fn run_to_end(engine: &Engine, plan: &PlanId) -> Result<()> {
     let row = engine.wait_for_plan(plan, |row| row.status.is_ended()).await?;
     ensure!(row.status == PlanStatus::Completed, "a benchmark plan ended {}", row.status);
     Ok(())
 }
 
-fn micros(elapsed: Duration) -> u64 {
+pub(super) fn micros(elapsed: Duration) -> u64 {
     u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX)
 }

@@ -72,7 +72,7 @@ impl Known {
             }
             Event::TaskPaused { .. } => self.status = TaskStatus::Paused,
             Event::TaskResumed { .. } if self.status == TaskStatus::Paused => self.status = TaskStatus::Pending,
-            Event::TaskCompleted {} => self.status = TaskStatus::Completed,
+            Event::TaskCompleted { .. } => self.status = TaskStatus::Completed,
             Event::TaskFailed { .. } => self.status = TaskStatus::Failed,
             Event::TaskCancelled { .. } => self.status = TaskStatus::Cancelled,
             Event::TaskRetried { from_checkpoint, .. } => {
@@ -86,11 +86,13 @@ impl Known {
             }
             Event::TaskRolledBack {} => self.status = TaskStatus::RolledBack,
             Event::RollbackFailed { .. } => self.status = TaskStatus::RollbackFailed,
-            Event::CheckpointDiscarded { .. } => self.done = 0,
+            Event::CheckpointDiscarded { .. } | Event::TaskContinued { .. } => self.done = 0,
             Event::TaskCreated {}
             | Event::PauseRequested { .. }
             | Event::TaskResumed { .. }
             | Event::TaskInterrupted { .. }
+            | Event::SignalReceived { .. }
+            | Event::ValueRecorded { .. }
             | Event::DeadLettered { .. } => {}
         }
     }
@@ -112,7 +114,7 @@ fn record(view: &EventView) -> Option<Record> {
     let event = match view.event_type.as_str() {
         "TASK_CREATED" => Event::TaskCreated {},
         "TASK_STARTED" => Event::TaskStarted { node: text("node")?.into() },
-        "STAGE_STARTED" => Event::StageStarted { stage: stage()?, attempt, rollback },
+        "STAGE_STARTED" => Event::StageStarted { stage: stage()?, attempt, rollback, step: None },
         "STAGE_COMPLETED" => Event::StageCompleted { stage: stage()?, attempt, outputs: Outputs::default() },
         "STAGE_SKIPPED" => Event::StageSkipped { stage: stage()?, reason: reason() },
         "STAGE_FAILED" => Event::StageFailed { stage: stage()?, attempt, cause: cause(), rollback },
@@ -126,7 +128,7 @@ fn record(view: &EventView) -> Option<Record> {
         "PAUSE_REQUESTED" => Event::PauseRequested { by: by()? },
         "TASK_PAUSED" => Event::TaskPaused { by: by() },
         "TASK_RESUMED" => Event::TaskResumed { by: by()? },
-        "TASK_COMPLETED" => Event::TaskCompleted {},
+        "TASK_COMPLETED" => Event::TaskCompleted { result: None },
         "TASK_FAILED" => Event::TaskFailed { stage: stage(), attempts: view.attempt_number, cause: cause() },
         "TASK_CANCELLED" => Event::TaskCancelled { by: by()? },
         "TASK_INTERRUPTED" => Event::TaskInterrupted {
@@ -164,7 +166,7 @@ mod tests {
         vec![
             Event::TaskCreated {},
             Event::TaskStarted { node: "n".into() },
-            Event::StageStarted { stage: stage(), attempt: 2, rollback: true },
+            Event::StageStarted { stage: stage(), attempt: 2, rollback: true, step: None },
             Event::StageCompleted { stage: stage(), attempt: 2, outputs: Outputs::default() },
             Event::StageSkipped { stage: stage(), reason: "why".into() },
             Event::StageFailed { stage: stage(), attempt: 2, cause: cause(), rollback: true },
@@ -179,7 +181,7 @@ mod tests {
             Event::TaskPaused { by: Some(by()) },
             Event::TaskPaused { by: None },
             Event::TaskResumed { by: by() },
-            Event::TaskCompleted {},
+            Event::TaskCompleted { result: None },
             Event::TaskFailed { stage: Some(stage()), attempts: Some(4), cause: cause() },
             Event::TaskCancelled { by: by() },
             Event::TaskInterrupted {
@@ -222,7 +224,8 @@ mod tests {
         let completed = Event::StageCompleted { stage, attempt: 1, outputs: Outputs::default() };
         let Some(FeedItem::Task { status, done, .. }) = heard.state(&message(&[started, completed])) else { panic!() };
         assert_eq!((status, done), (TaskStatus::Running, 1));
-        let Some(FeedItem::Task { status, done, .. }) = heard.state(&message(&[Event::TaskCompleted {}])) else {
+        let Some(FeedItem::Task { status, done, .. }) = heard.state(&message(&[Event::TaskCompleted { result: None }]))
+        else {
             panic!()
         };
         assert_eq!((status, done), (TaskStatus::Completed, 1));
@@ -231,7 +234,7 @@ mod tests {
 
     #[test]
     fn what_only_a_newer_server_knows_is_passed_over() {
-        let mut message = message(&[Event::TaskCompleted {}]);
+        let mut message = message(&[Event::TaskCompleted { result: None }]);
         message.events[0].event_type = "TASK_TELEPORTED".into();
         let Some(FeedItem::Task { records, .. }) = Heard::default().state(&message) else { panic!() };
         assert!(records.is_empty());

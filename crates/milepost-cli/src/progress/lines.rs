@@ -76,7 +76,7 @@ impl Lines {
             Event::TaskCancelled { by } => format!("CANCELLED{}", of(Some(by))),
             Event::TaskStarted { .. } if done > 0 => format!("goes on after {done} of {stages} stages"),
             Event::TaskStarted { .. } => "started".to_owned(),
-            Event::TaskCompleted {} => "COMPLETED".to_owned(),
+            Event::TaskCompleted { .. } => "COMPLETED".to_owned(),
             Event::RetryScheduled { stage, attempt, delay, cause, .. } => {
                 format!("{stage}: attempt {attempt} in {}: {}", length(*delay), short(&cause.reason, 200))
             }
@@ -97,7 +97,10 @@ impl Lines {
             | Event::TaskResumed { .. }
             | Event::TaskRetried { .. }
             | Event::StageRolledBack { .. }
-            | Event::DeadLettered { .. } => return None,
+            | Event::DeadLettered { .. }
+            | Event::SignalReceived { .. }
+            | Event::ValueRecorded { .. }
+            | Event::TaskContinued { .. } => return None,
         };
         Some(format!("{task} {text}"))
     }

@@ -179,7 +179,7 @@ impl Tracker {
     /// What is common is counted as it comes; what is rare makes the counts doubtful.
     fn count(&mut self, record: &Record) {
         match record.event() {
-            Event::TaskCompleted {} => {
+            Event::TaskCompleted { .. } => {
                 self.counts.completed += 1;
                 self.completed += 1;
             }
@@ -205,7 +205,10 @@ impl Tracker {
             | Event::PauseRequested { .. }
             | Event::StageRolledBack { .. }
             | Event::CheckpointDiscarded { .. }
-            | Event::DeadLettered { .. } => {}
+            | Event::DeadLettered { .. }
+            | Event::SignalReceived { .. }
+            | Event::ValueRecorded { .. }
+            | Event::TaskContinued { .. } => {}
         }
     }
 

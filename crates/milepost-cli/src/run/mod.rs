@@ -16,7 +16,7 @@ use crate::output;
 use crate::plan_file;
 use crate::progress::{Progress, begins};
 use crate::signals::Signals;
-use crate::socket::Listener;
+use crate::socket::{self, Listener};
 use crate::store::StoreUrl;
 use crate::summary::Summary;
 use crate::text::{count, shell};
@@ -128,7 +128,7 @@ impl Run<'_> {
 
 /// Without a socket the plan runs all the same; only nobody can tell it anything.
 pub(crate) fn listen(url: &StoreUrl, engine: &Engine) -> Option<Listener> {
-    match Listener::bind(&url.path, engine) {
+    match socket::listen(&url.path, engine) {
         Ok(listener) => Some(listener),
         Err(error) => {
             tracing::warn!(%error, "no socket beside the store: other terminals can watch, but not pause or cancel");

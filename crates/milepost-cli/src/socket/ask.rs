@@ -2,26 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use milepost_engine::owner::{CallError, Order, call};
 use milepost_engine::{Engine, Options};
 use milepost_store::StoreError;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
-use super::call::{CallError, call};
 use crate::exit::{Exit, Failure};
 use crate::plan_file::registry;
 use crate::store::StoreUrl;
 
 /// How long an owner may take to come or to go before we give up on it.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Something that an owner can be asked to do.
-pub(crate) trait Order: Serialize + Clone {
-    type Answer: DeserializeOwned;
-
-    /// Does it, on a node that owns its store.
-    async fn perform(self, engine: &Engine) -> Self::Answer;
-}
 
 /// True when the owner did it, and goes on by itself.
 pub(crate) async fn ask<O: Order>(url: &StoreUrl, order: &O) -> Result<(O::Answer, bool), Failure> {

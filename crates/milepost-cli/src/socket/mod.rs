@@ -1,14 +1,10 @@
-//! The way to the process that owns a store: one JSON line asks, one JSON line answers, over a Unix socket beside it.
+//! The way to the process that owns a store, as the command line goes it: to the owner, or else by being it for a moment.
 
-mod address;
 mod ask;
-mod call;
 mod incoming;
-mod listen;
-mod operation;
 mod tokens;
 
 pub(crate) use ask::ask;
-pub(crate) use listen::Listener;
-pub(crate) use operation::{Answer, Name, Request, VerbName};
+pub(crate) use incoming::listen;
+pub(crate) use milepost_engine::owner::{Answer, Done, Listener, Name, Request, SignalOrder, VerbName};
 pub(crate) use tokens::{TokenAnswer, TokenOrder, TokenVerb};

@@ -8,14 +8,14 @@ use milepost::WatchEvent;
 use milepost_core::api::{CheckpointView, Explanation, List, PlanReport, PlanView, VerbAnswer};
 use milepost_core::id::{PlanId, TaskId, Tenant};
 use milepost_core::task::{Checkpoint, EventView, TaskView};
-use milepost_engine::{Clock, Target};
+use milepost_engine::{Clock, Target, owner};
 use milepost_store::{EventQuery, LogChunk, LogQuery, PlanQuery, Store, StoreError, StoredTask, TaskQuery, TasksOf};
 
 use super::follow;
-use super::seam::{EventsAsked, Found, Operated, Order, Source};
+use super::seam::{EventsAsked, Found, Operated, Order, Signal, Source};
 use crate::exit::{Exit, Failure};
-use crate::socket::{Answer, Name, Request, VerbName, ask};
-use crate::store::{self, StoreUrl};
+use crate::socket::{Answer, Done, Name, Request, SignalOrder, VerbName, ask};
+use crate::store::StoreUrl;
 use crate::views;
 
 /// Events read at a time.
@@ -59,7 +59,7 @@ impl Source for Local {
     }
 
     async fn find(&self, id: &str) -> Result<Option<Found>, Failure> {
-        Ok(match store::find(&**self.store()?, id).await? {
+        Ok(match owner::find(&**self.store()?, id).await? {
             Some(Target::Plan(plan)) => Some(Found::Plan(plan)),
             Some(Target::Task(task)) => Some(Found::Task(Box::new(TaskView::from(&self.stored(&task).await?)))),
             Some(Target::Tenant(_)) | None => None,
@@ -131,24 +131,30 @@ impl Source for Local {
         let (Name::Id(target) | Name::Tenant(target)) = order.target.clone();
         let verb = VerbName::from(order.verb);
         let (answer, goes_on) = ask(&self.url, &Request::new(order.target, order.verb, order.by)).await?;
-        match answer {
-            Answer::Done(done) => {
-                let answer = VerbAnswer {
-                    target,
-                    verb: verb.as_str().to_owned(),
-                    tasks: done.tasks,
-                    plan: done.plan,
-                    task: done.task,
-                };
-                Ok(Operated { answer, goes_on })
-            }
-            Answer::Refused { message } => Err(Failure::new(Exit::Refused, message)),
-            Answer::NotFound { message } => Err(Failure::new(Exit::NotFound, message)),
-            Answer::Failed { message } => Err(Failure::new(Exit::OutOfReach, message)),
-        }
+        operated(target, verb.as_str(), answer, goes_on)
+    }
+
+    async fn signal(&self, signal: Signal) -> Result<Operated, Failure> {
+        self.url.must_exist()?;
+        let target = signal.task.to_string();
+        let order = SignalOrder::new(signal.task, signal.name, signal.payload, signal.by);
+        let (answer, goes_on) = ask(&self.url, &order).await?;
+        operated(target, "signal", answer, goes_on)
     }
 
     fn watch(&self, plan: &PlanId) -> Result<BoxStream<'static, Result<WatchEvent, Failure>>, Failure> {
         Ok(follow::follow(self.store()?.clone(), plan.clone()))
+    }
+}
+
+fn operated(target: String, verb: &str, answer: Answer, goes_on: bool) -> Result<Operated, Failure> {
+    match answer {
+        Answer::Done(done) => {
+            let Done { tasks, plan, task } = done;
+            Ok(Operated { answer: VerbAnswer { target, verb: verb.to_owned(), tasks, plan, task }, goes_on })
+        }
+        Answer::Refused { message } => Err(Failure::new(Exit::Refused, message)),
+        Answer::NotFound { message } => Err(Failure::new(Exit::NotFound, message)),
+        Answer::Failed { message } => Err(Failure::new(Exit::OutOfReach, message)),
     }
 }

@@ -10,7 +10,7 @@ use milepost_core::task::{EventView, TaskView};
 use milepost_engine::Verb;
 use milepost_store::{LogChunk, LogQuery};
 
-use super::seam::{EventsAsked, Found, Operated, Order, Source};
+use super::seam::{EventsAsked, Found, Operated, Order, Signal, Source};
 use crate::exit::{Exit, Failure};
 use crate::socket::{Name, VerbName};
 
@@ -146,6 +146,11 @@ impl Source for Remote {
         // As the person named it, and not as the server found it.
         let verb = VerbName::from(order.verb).as_str().to_owned();
         Ok(Operated { answer: VerbAnswer { target, verb, ..answer }, goes_on: true })
+    }
+
+    async fn signal(&self, signal: Signal) -> Result<Operated, Failure> {
+        let answer = self.client.signal(&signal.task, &signal.name, &signal.payload).await?;
+        Ok(Operated { answer, goes_on: true })
     }
 
     fn watch(&self, plan: &PlanId) -> Result<BoxStream<'static, Result<WatchEvent, Failure>>, Failure> {

@@ -4,10 +4,11 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use milepost::WatchEvent;
 use milepost_core::api::{CheckpointView, Explanation, List, PlanReport, PlanView, VerbAnswer};
-use milepost_core::id::{PlanId, TaskId};
+use milepost_core::id::{PlanId, StageName, TaskId};
 use milepost_core::task::{By, EventView, TaskView};
 use milepost_engine::Verb;
 use milepost_store::{LogChunk, LogQuery};
+use serde_json::Value;
 
 use crate::exit::Failure;
 use crate::socket::Name;
@@ -38,6 +39,9 @@ pub(crate) trait Source: Send + Sync {
     /// Answered once it is durable.
     async fn operate(&self, order: Order) -> Result<Operated, Failure>;
 
+    /// Answered once it is durable.
+    async fn signal(&self, signal: Signal) -> Result<Operated, Failure>;
+
     /// What happens to a plan, until it ends. An error is the last item.
     fn watch(&self, plan: &PlanId) -> Result<BoxStream<'static, Result<WatchEvent, Failure>>, Failure>;
 }
@@ -62,6 +66,15 @@ pub(crate) struct EventsAsked {
 pub(crate) struct Order {
     pub(crate) target: Name,
     pub(crate) verb: Verb,
+    pub(crate) by: By,
+}
+
+/// A message for a workflow.
+#[derive(Debug, Clone)]
+pub(crate) struct Signal {
+    pub(crate) task: TaskId,
+    pub(crate) name: StageName,
+    pub(crate) payload: Value,
     pub(crate) by: By,
 }
 

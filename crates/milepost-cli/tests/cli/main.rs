@@ -6,6 +6,7 @@ mod exit_codes;
 mod failures;
 mod recovery;
 mod remote;
+mod replaying;
 mod running;
 mod served;
 mod server;

@@ -38,7 +38,7 @@ fn has_every_figure(figures: &Value, workload: &str) {
 
 #[test]
 fn every_workload_prints_every_figure_and_leaves_no_file_behind() {
-    let workloads = ["chain", "single", "retry", "submit", "timers", "resume"];
+    let workloads = ["chain", "single", "retry", "submit", "timers", "resume", "replay", "workflow"];
     // Side by side: each measures the bare disk for some seconds.
     let running: Vec<_> = workloads
         .map(|workload| {

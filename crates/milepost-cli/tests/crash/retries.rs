@@ -28,6 +28,7 @@ fn policy() -> RetryPolicy {
         max: Some(Millis::new(700)),
         jitter: true,
         fatal_exit_codes: Vec::new(),
+        guard: None,
     }
 }
 
