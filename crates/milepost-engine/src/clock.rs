@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use milepost_core::time::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::precise;
+
 /// The wall clock as it was at the start, moved on by the boot-time clock: an adjusted wall clock makes no timer fire
 /// early or late, and a suspended machine does not stop them.
 #[derive(Debug, Clone, Copy)]
@@ -40,26 +42,30 @@ impl Clock {
     }
 
     pub fn now(&self) -> Timestamp {
-        let elapsed = match self.source {
-            Source::BootTime { start } => boot_time().saturating_sub(start),
-            Source::Tokio { start } => start.elapsed(),
-        };
-        Timestamp::from_millis(self.wall_start_ms + i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX))
+        Timestamp::from_millis(self.wall_start_ms + i64::try_from(self.elapsed().as_millis()).unwrap_or(i64::MAX))
     }
 
-    /// Returns at `due` or later, never before.
+    fn elapsed(&self) -> Duration {
+        match self.source {
+            Source::BootTime { start } => boot_time().saturating_sub(start),
+            Source::Tokio { start } => start.elapsed(),
+        }
+    }
+
+    /// Returns at `due` or later, never before, and hardly later.
     pub async fn sleep_until(&self, due: Timestamp) {
+        let due = u64::try_from(due.as_millis().saturating_sub(self.wall_start_ms)).unwrap_or(0);
+        let due = Duration::from_millis(due);
         loop {
-            let left = due.since(self.now()).as_duration();
+            let left = due.saturating_sub(self.elapsed());
             if left.is_zero() {
                 return;
             }
-            let at_once = match self.source {
-                Source::BootTime { .. } => left.min(LONGEST_SLEEP),
+            match self.source {
+                Source::BootTime { .. } => precise::sleep(left.min(LONGEST_SLEEP)).await,
                 // Nothing suspends a clock that is moved by hand, and years of it are to pass in no time.
-                Source::Tokio { .. } => left,
-            };
-            tokio::time::sleep(at_once).await;
+                Source::Tokio { .. } => tokio::time::sleep(left).await,
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ mod feed;
 mod guards;
 mod ledger;
 mod meters;
+mod precise;
 mod registry;
 mod report;
 mod runner;

@@ -30,7 +30,7 @@ use crate::verbs::VerbError;
 /// A wait longer than this gives the lease back; the store keeps the time.
 pub(crate) const PARK_AFTER: Millis = Millis::from_secs(30);
 /// A retry's start is written together with its outcome when that comes this soon, and by itself when it does not.
-const WRITE_START_AFTER: Duration = Duration::from_millis(50);
+pub(crate) const WRITE_START_AFTER: Duration = Duration::from_millis(50);
 /// Progress and output go out at most this often.
 const REPORT_EVERY: Duration = Duration::from_millis(250);
 

@@ -39,7 +39,7 @@ pub(crate) enum Workload {
     Resume,
     /// Reading the whole logs of workflows and folding them, without snapshots
     Replay,
-    /// Workflows of three stages, one after another, that fail never, once or three times each
+    /// Workflows of one stage, one after another, that fails never, once or three times
     Workflow,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     /// Tasks to run [default: as many as take a few seconds]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     tasks: Option<u32>,
-    /// Stages of each task [default: 10; 1 for `single`, `submit` and `timers`; 3 for `workflow`; 10,000 for `replay`]
+    /// Stages of each task [default: 10; 1 for `single`, `submit`, `timers` and `workflow`; 10,000 for `replay`]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     stages: Option<u32>,
     /// Tasks in flight at once; `workflow` has one
@@ -118,7 +118,7 @@ async fn measure(args: &Args, path: &Path, store: Arc<SqliteStore>) -> Result<(F
         Workload::Submit => workloads::submit(store, size(200_000, 1)).await?,
         Workload::Timers => workloads::timers(store, size(10_000, 1)).await?,
         Workload::Replay => replay::replay(store, size(10, 10_000)).await?,
-        Workload::Workflow => workflow::workflow(store, size(1000, 3)).await?,
+        Workload::Workflow => workflow::workflow(store, size(1000, 1)).await?,
         Workload::Resume => {
             drop(kept);
             return workloads::resume(path, store, size(10_000, 10)).await;

@@ -195,11 +195,6 @@ impl FlowRunner {
         if let Some(divergence) = news.diverged.take().or(advanced.err()) {
             return self.diverge(&divergence).await;
         }
-        if self.returned.is_none()
-            && let Err(divergence) = self.hand_out()
-        {
-            return self.diverge(&divergence).await;
-        }
         self.hear(news);
         if self.returned.is_some() {
             return self.finish().await;
@@ -207,6 +202,12 @@ impl FlowRunner {
         self.begin();
         if self.stopping && !self.is_busy() {
             return self.stop().await;
+        }
+        // What is begun is begun in the store first, but for what may be written together with its outcome.
+        if !self.has_news_for_the_store()
+            && let Err(divergence) = self.hand_out()
+        {
+            return self.diverge(&divergence).await;
         }
         if self.has_news_for_the_store() {
             return self.write(LeaseChange::Keep).await;
@@ -396,9 +397,13 @@ impl FlowRunner {
         }
     }
 
-    /// A value can wait for the next step: nobody outside has seen anything of it before that is written.
     fn has_news_for_the_store(&self) -> bool {
-        self.unwritten.iter().any(|record| !matches!(record.event(), Event::ValueRecorded { .. }))
+        self.unwritten.iter().any(|record| !can_wait(record.event()))
+    }
+
+    /// An attempt runs whose start is not written yet.
+    pub(super) fn has_started_unwritten(&self) -> bool {
+        self.unwritten.iter().any(|record| matches!(record.event(), Event::StageStarted { .. }))
     }
 
     pub(super) async fn write_if_any(&mut self) -> Result<(), Over> {
@@ -422,6 +427,17 @@ impl FlowRunner {
         // The end of a stage takes away what was shown of it, and this is of the whole workflow.
         self.report_soon();
         Ok(())
+    }
+}
+
+/// What may be written with whatever comes next. A value: nobody outside has seen anything of it before that is written.
+/// The start of another attempt: the stage is known to have begun, and if a crash takes this, the attempt is made again
+/// under its number.
+fn can_wait(event: &Event) -> bool {
+    match event {
+        Event::ValueRecorded { .. } => true,
+        Event::StageStarted { attempt, step: None, rollback: false, .. } => *attempt > 1,
+        _ => false,
     }
 }
 

@@ -9,7 +9,7 @@ use milepost_store::{LeaseChange, Note, Wake};
 use serde_json::Value;
 
 use crate::feed::FeedItem;
-use crate::runner::{Order, PARK_AFTER, sleep_until};
+use crate::runner::{Order, PARK_AFTER, WRITE_START_AFTER, sleep_until};
 use crate::verbs::VerbError;
 
 use super::child::open_children;
@@ -33,6 +33,7 @@ enum Woken {
     Deadline,
     Park,
     Report,
+    WriteStart,
 }
 
 impl FlowRunner {
@@ -48,6 +49,7 @@ impl FlowRunner {
             return self.park().await;
         }
         let report = self.report_at;
+        let write_start = self.has_started_unwritten();
         let clock = self.inner.clock;
         // A workflow that only waits leaves its place on the node to others: to the children it waits for, say.
         let lent = waits.then(|| self.inner.lend());
@@ -60,6 +62,7 @@ impl FlowRunner {
             () = sleep_until(clock, deadline), if deadline.is_some() => Woken::Deadline,
             () = sleep_until(clock, park), if park.is_some() => Woken::Park,
             () = sleep_until(clock, report), if report.is_some() => Woken::Report,
+            () = tokio::time::sleep(WRITE_START_AFTER), if write_start => Woken::WriteStart,
         };
         drop(lent);
         match woken {
@@ -79,6 +82,7 @@ impl FlowRunner {
                 self.write_if_any().await
             }
             Woken::Park => self.park().await,
+            Woken::WriteStart => self.write(LeaseChange::Keep).await,
             Woken::Report => {
                 self.report().await;
                 Ok(())

@@ -96,7 +96,9 @@ pub(crate) fn assert_recovered(whole: &Played, disturbed: &Played, crash: (Crash
                 && event.attempt_number == Some(*attempt)
         };
         let starts = disturbed.logs[task].iter().filter(started).count();
-        assert!(*times <= starts, "{task} {stage} {attempt} ran {times} times and was started {starts} times");
+        // The start of a retry is written with its outcome, and so the one that was cut off is not in the log.
+        let unwritten = usize::from(*attempt > 1);
+        assert!(*times <= starts + unwritten, "{task} {stage} {attempt} ran {times} times and was started {starts} times");
     }
 }
 
