@@ -98,7 +98,10 @@ pub(crate) fn assert_recovered(whole: &Played, disturbed: &Played, crash: (Crash
         let starts = disturbed.logs[task].iter().filter(started).count();
         // The start of a retry is written with its outcome, and so the one that was cut off is not in the log.
         let unwritten = usize::from(*attempt > 1);
-        assert!(*times <= starts + unwritten, "{task} {stage} {attempt} ran {times} times and was started {starts} times");
+        assert!(
+            *times <= starts + unwritten,
+            "{task} {stage} {attempt} ran {times} times and was started {starts} times"
+        );
     }
 }
 
