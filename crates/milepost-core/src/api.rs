@@ -280,6 +280,9 @@ pub struct LockView {
     pub task_id: TaskId,
     pub since: Timestamp,
     pub fence: u64,
+    /// When it opens by itself unless it is renewed; only where several nodes share a store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,9 @@
 
 use milepost_core::id::{PlanId, Tenant};
 use milepost_core::plan::spec::PlanSpec;
-use milepost_core::plan::{ParseOptions, Plan, PlanDefinition, PlanError, PlanErrors, Settings, TaskDefinition, parse};
+use milepost_core::plan::{
+    ParseOptions, Plan, PlanDefinition, PlanError, PlanErrors, Settings, TaskDefinition, WorkflowRef, parse,
+};
 use milepost_core::retry::RetryPolicy;
 use milepost_core::time::Millis;
 use proptest::prelude::*;
@@ -46,6 +48,11 @@ fn stages(lines: &str) -> String {
 /// A plan around a setting of its own.
 fn setting(lines: &str) -> String {
     format!("{lines}tasks: [{{id: t}}]\nstages: [{{name: a, uses: noop}}]\n")
+}
+
+/// A plan around its workflow.
+fn workflow(workflow: &str, lines: &str) -> String {
+    format!("workflow: {workflow}\n{lines}tasks: [{{id: t}}]\n")
 }
 
 /// What is wrong, the file with `«` where the error is to point, and a part of the message.
@@ -325,6 +332,29 @@ fn bad_files() -> Vec<(&'static str, String, &'static str)> {
                 n = "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]"
             )),
             "more than 1000000 tasks",
+        ),
+        // Workflows.
+        ("stages beside a workflow", setting("workflow: w\n").replace("stages", "«stages"), "has no `stages`"),
+        ("defaults beside a workflow", workflow("w", "«defaults: {timeout: 5s}\n"), "has no `defaults`"),
+        ("on_failure beside a workflow", workflow("w", "«on_failure: rollback\n"), "has no `on_failure`"),
+        ("a workflow without a name", workflow("«{version: 2}", ""), "has no name"),
+        ("an empty workflow", workflow("«''", ""), "cannot be the name of a workflow"),
+        ("a workflow with a line break", workflow("{name: «\"a\\nb\"}", ""), "cannot be the name of a workflow"),
+        ("a number as workflow", workflow("«7", ""), "expected the name of a workflow"),
+        ("a list as workflow", workflow("«[w]", ""), "expected the name of a workflow"),
+        ("an unknown key of a workflow", workflow("{name: w, «verison: 2}", ""), "unknown key `verison`"),
+        ("a version that is none", workflow("{name: w, version: «two}", ""), "a whole number from 0"),
+        ("a version below nothing", workflow("{name: w, version: «-1}", ""), "a whole number from 0"),
+        ("no tasks for a workflow", "«workflow: w\n".into(), "has no tasks"),
+        (
+            "stages of a workflow's task",
+            "workflow: w\ntasks: [{id: a, stages: «[{name: x, uses: noop}]}]\n".into(),
+            "has stages, and its plan has a `workflow`",
+        ),
+        (
+            "a matrix that a workflow does not see",
+            "workflow: w\ntasks: [{matrix: {tenant: [a], «region: [eu]}}]\n".into(),
+            "does not see `region`",
         ),
     ]
 }
@@ -651,6 +681,23 @@ fn actions_of_every_kind_are_told_what_they_need() {
 fn a_task_may_have_nothing_to_do_if_it_says_so() {
     let plan = good("tasks: [{id: a, stages: []}]\n");
     assert_eq!(plan.tasks[0].stages.as_deref(), Some(&[][..]));
+}
+
+#[test]
+fn a_workflow_is_named_alone_or_with_its_version_and_its_tasks_have_no_stages() {
+    for (written, version) in [("checkout", 1), ("{name: checkout}", 1), ("{name: checkout, version: 3}", 3)] {
+        let plan = good(&format!(
+            "plan: p\nmax_concurrency: 2\nrecovery: manual\ntask_timeout: 5m\nstages:\nworkflow: {written}\ntasks:\n  \
+             - {{id: a, tenant: t, priority: 2, input: [1, {{x: y}}]}}\n  - {{matrix: {{tenant: [b, c]}}, input: 7}}\n"
+        ));
+        assert_eq!(plan.definition.workflow, Some(WorkflowRef { name: "checkout".into(), version }));
+        assert!(plan.definition.stages.is_empty() && plan.tasks.iter().all(|task| task.stages.is_none()));
+        assert_eq!(plan.definition.settings.task_timeout, Some(Millis::from_secs(300)));
+        assert_eq!((plan.tasks[0].priority, &plan.tasks[0].input), (2, &json!([1, {"x": "y"}])));
+        let others: Vec<_> = plan.tasks[1..].iter().map(|task| (task.id.as_str(), &task.input)).collect();
+        assert_eq!(others, [("p-2", &json!(7)), ("p-3", &json!(7))]);
+        survives_storage(&plan);
+    }
 }
 
 #[test]

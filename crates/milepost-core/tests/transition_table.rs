@@ -141,6 +141,7 @@ fn what_each_command_comes_to_in_each_task_status() {
         ("retry", retry(true)),
         ("retry --from-start", retry(false)),
         ("rollback", Command::Rollback(by())),
+        ("store lost", Command::StoreLost),
     ];
     let mut table = String::new();
     for status in TaskStatus::ALL {

@@ -25,7 +25,7 @@ pub struct PlanDefinition {
     pub settings: Settings,
     /// Used by every task that has none of its own.
     pub stages: StageList,
-    /// Its one task runs this function rather than stages; plan files never say so.
+    /// Its tasks run this function rather than stages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<WorkflowRef>,
     /// The workflow that started this one and waits for it.
@@ -40,6 +40,19 @@ pub struct WorkflowRef {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub name: Arc<str>,
     pub version: u32,
+}
+
+impl WorkflowRef {
+    /// The version that a workflow has unless its program says otherwise.
+    pub fn first(name: impl Into<Arc<str>>) -> Self {
+        Self { name: name.into(), version: 1 }
+    }
+}
+
+impl From<&str> for WorkflowRef {
+    fn from(name: &str) -> Self {
+        Self::first(name)
+    }
 }
 
 impl std::fmt::Display for WorkflowRef {

@@ -13,6 +13,7 @@ mod scope;
 pub mod spec;
 mod stages;
 mod tasks;
+mod workflow;
 
 pub use definition::{
     Action, OnFailure, OnInvalidCheckpoint, OnTaskFailure, OnTenantConflict, Plan, PlanDefinition, Recovery, Settings,

@@ -12,12 +12,13 @@ use super::definition::{
 use super::errors::{Path, PlanErrors, Problem, Problems};
 use super::node::{self, Node};
 use super::stages::{self, StageRules};
-use super::tasks::TaskRules;
+use super::tasks::{Runs, TaskRules};
+use super::workflow;
 use crate::id::PlanId;
 use crate::retry::RetryPolicy;
 use crate::time::Millis;
 
-pub(super) const PLAN_KEYS: [&str; 12] = [
+pub(super) const PLAN_KEYS: [&str; 13] = [
     "plan",
     "max_concurrency",
     "recovery",
@@ -28,6 +29,7 @@ pub(super) const PLAN_KEYS: [&str; 12] = [
     "trigger",
     "task_timeout",
     "defaults",
+    "workflow",
     "stages",
     "tasks",
 ];
@@ -105,7 +107,16 @@ fn read_plan(root: &Node, text: &str, options: &ParseOptions<'_>, problems: &mut
     let stages = fields.get("stages").map(|node| rules.list(node, &path.key("stages"), problems));
     // The ids of tasks are named after the plan's; with a bad one, they are still checked under some name.
     let plan = id.as_ref().unwrap_or(&options.new_plan_id);
-    let tasks = TaskRules { plan, text, stages: &rules, plan_has_stages: stages.is_some() };
+    let workflow = fields.get("workflow").map(|node| workflow::workflow(node, &path.key("workflow"), problems));
+    let runs = match (&workflow, &stages) {
+        (Some(_), _) => Runs::Workflow,
+        (None, Some(_)) => Runs::PlanStages,
+        (None, None) => Runs::OwnStages,
+    };
+    if runs == Runs::Workflow {
+        workflow::refuse_beside(&fields, problems);
+    }
+    let tasks = TaskRules { plan, text, stages: &rules, runs };
     let tasks = match fields.get("tasks") {
         Some(node) => tasks.list(node, &path.key("tasks"), problems),
         None => {
@@ -120,8 +131,8 @@ fn read_plan(root: &Node, text: &str, options: &ParseOptions<'_>, problems: &mut
     if !problems.is_empty() {
         return None;
     }
-    let plan =
-        Plan { definition: PlanDefinition { id: id?, settings, stages: stages?, workflow: None, parent: None }, tasks };
+    let definition = PlanDefinition { id: id?, settings, stages: stages?, workflow: workflow.flatten(), parent: None };
+    let plan = Plan { definition, tasks };
     refuse_rollback_without_handler(&plan, &fields, problems);
     Some(plan)
 }

@@ -42,9 +42,13 @@ pub fn openapi_schemas(name: &str) -> Map<String, Value> {
     schemas
 }
 
-/// A plan: tasks, each of which goes through stages.
+/// A plan: tasks, each of which goes through stages or runs a workflow.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("not" = {
+    "required": ["workflow"],
+    "anyOf": [{"required": ["stages"]}, {"required": ["defaults"]}, {"required": ["on_failure"]}],
+}))]
 pub struct PlanSpec {
     /// The id of the plan, unique in its store. Left out, each run is a new plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,11 +89,33 @@ pub struct PlanSpec {
     /// For every stage that does not say otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defaults: Option<DefaultsSpec>,
+    /// What every task runs in place of stages: a function of a program that knows it by this name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<WorkflowSpec>,
     /// Used by every task that has none of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stages: Option<Vec<StageSpec>>,
     #[schemars(length(min = 1))]
     pub tasks: Vec<TaskSpec>,
+}
+
+/// A workflow by its name, in its first version or in the one that is given.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum WorkflowSpec {
+    Name(#[schemars(length(min = 1, max = 256))] String),
+    Version(WorkflowVersionSpec),
+}
+
+/// A workflow by its name and version.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkflowVersionSpec {
+    #[schemars(length(min = 1, max = 256))]
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = 1))]
+    pub version: Option<u32>,
 }
 
 /// For every stage that does not say otherwise.
@@ -256,13 +282,13 @@ pub struct TaskSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 0))]
     pub priority: Option<i32>,
-    /// Anything that the stages are to know.
+    /// Anything that the stages are to know, or what the workflow is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
     /// In place of the plan's stages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stages: Option<Vec<StageSpec>>,
-    /// One task for each combination of values; `tenant` sets the tenant, the others are `matrix.<key>` in templates.
+    /// One task for each combination of values; `tenant` sets the tenant, the others are `matrix.<key>` in templates. A workflow's has `tenant` alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "BTreeMap<String, Vec<Value>>", extend("minProperties" = 1))]
     pub matrix: Option<Map<String, Value>>,
@@ -271,15 +297,16 @@ pub struct TaskSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{actions, parse, stages, tasks};
+    use crate::plan::{actions, parse, stages, tasks, workflow};
     use std::collections::BTreeSet;
 
     #[test]
     fn the_schema_and_the_reader_know_the_same_keys() {
         let schema = schema();
-        let objects: [(&Value, &[&str]); 8] = [
+        let objects: [(&Value, &[&str]); 9] = [
             (&schema, &parse::PLAN_KEYS),
             (&schema["definitions"]["DefaultsSpec"], &parse::DEFAULTS_KEYS),
+            (&schema["definitions"]["WorkflowVersionSpec"], &workflow::WORKFLOW_KEYS),
             (&schema["definitions"]["StageSpec"], &stages::STAGE_KEYS),
             (&schema["definitions"]["RetrySpec"], &stages::RETRY_KEYS),
             (&schema["definitions"]["RollbackSpec"], &actions::ACTION_KEYS),

@@ -20,8 +20,17 @@ pub(super) struct TaskRules<'a> {
     pub(super) plan: &'a PlanId,
     pub(super) text: &'a str,
     pub(super) stages: &'a StageRules<'a>,
-    /// Whether a task without stages has the plan's to fall back on.
-    pub(super) plan_has_stages: bool,
+    pub(super) runs: Runs,
+}
+
+/// What a task does that says nothing of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Runs {
+    PlanStages,
+    /// There is nothing to fall back on: each task has its own.
+    OwnStages,
+    /// A function, whatever the task says.
+    Workflow,
 }
 
 /// A task of the list, and where to point if its id clashes.
@@ -87,7 +96,14 @@ impl TaskRules<'_> {
             let id = decode::name(node, &path.key("id"), |text| TaskId::parse(text), problems);
             (node.at(), id)
         });
-        let matrix = fields.get("matrix").map(|node| matrix(node, &path.key("matrix"), self.text, problems));
+        let matrix = fields.get("matrix").map(|node| {
+            let path = path.key("matrix");
+            let matrix = matrix(node, &path, self.text, problems);
+            if self.runs == Runs::Workflow {
+                refuse_unseen(node, &path, problems);
+            }
+            matrix
+        });
         let common = self.common(&fields, matches!(matrix, Some(Some(Matrix { tenants: Some(_), .. }))), problems);
         let count = match &matrix {
             Some(matrix) => matrix.as_ref()?.count(),
@@ -134,10 +150,18 @@ impl TaskRules<'_> {
             decode::integer(node, &path.key("priority"), i64::from(i32::MIN)..=i64::from(i32::MAX), problems)
         });
         let stages = fields.get("stages").and_then(|node| self.stages.list(node, &path.key("stages"), problems));
-        if !self.plan_has_stages && fields.get("stages").is_none() {
-            problems.add(fields.at, path, "the task has no stages, and neither has the plan").help(
-                "add `stages:` to the plan or to the task; `stages: []` on the task makes one with nothing to do",
-            );
+        match (self.runs, fields.get("stages")) {
+            (Runs::OwnStages, None) => {
+                problems.add(fields.at, path, "the task has no stages, and neither has the plan").help(
+                    "add `stages:` to the plan or to the task; `stages: []` on the task makes one with nothing to do",
+                );
+            }
+            (Runs::Workflow, Some(node)) => {
+                problems
+                    .add(node.at(), &path.key("stages"), "the task has stages, and its plan has a `workflow`")
+                    .help("remove one of the two");
+            }
+            (Runs::PlanStages, _) | (Runs::OwnStages, Some(_)) | (Runs::Workflow, None) => {}
         }
         Some(Common {
             tenant,
@@ -237,6 +261,20 @@ fn matrix(node: &Node, path: &Path<'_>, text: &str, problems: &mut Problems) -> 
     }
     matrix.others.reverse();
     (problems.count() == before).then_some(matrix)
+}
+
+/// A function is given its input and its tenant, and so never sees the other keys of a matrix.
+fn refuse_unseen(node: &Node, path: &Path<'_>, problems: &mut Problems) {
+    let Kind::Map(entries) = &node.kind else { return };
+    for entry in entries.iter().filter(|entry| &*entry.key != "tenant") {
+        problems
+            .add(
+                entry.at as usize,
+                &path.key(&entry.key),
+                format!("a workflow does not see `{}` of a matrix", entry.key),
+            )
+            .help("only `tenant` may vary there; give each task an `input` of its own");
+    }
 }
 
 fn values<'a>(entry: &'a Entry, path: &Path<'_>, problems: &mut Problems) -> Option<&'a [Node]> {

@@ -21,6 +21,9 @@ use super::status::{StageStatus, TaskStatus};
 /// Take-overs in a row on one stage after which a task is given up: its stage seems to kill its node.
 pub const MAX_TAKEOVERS: u32 = 10;
 
+/// Why a task failed whose node does not wait for a store that is away.
+pub(super) const STORE_LOST: &str = "the store was away, and this node has on_store_loss: fail";
+
 /// Something that a person, a node or a stage asks of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
@@ -68,6 +71,8 @@ pub enum Command {
         stage: Option<StageName>,
         reason: String,
     },
+    /// The store was away for longer than the task's node is to wait: it stops where it is.
+    StoreLost,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -182,6 +187,7 @@ impl Draft {
             Command::Return(result) => self.returned(result)?,
             Command::Continue(input) => self.continue_as_new(input)?,
             Command::Diverged { stage, reason } => self.diverged(stage, reason)?,
+            Command::StoreLost => self.store_lost(),
         }
         Ok(())
     }
@@ -436,6 +442,26 @@ impl Draft {
             let cause = Cause { error_type: ErrorType::Timeout, reason };
             self.push(Event::TaskFailed { stage, attempts: None, cause });
             self.undo_if_asked(false);
+        }
+    }
+
+    /// Nothing is undone: what is recorded is good, and a person who retries it goes on from there.
+    fn store_lost(&mut self) {
+        let reason = STORE_LOST.to_owned();
+        match self.task.status {
+            TaskStatus::Running => {
+                let stage = self.task.current_stage().map(|index| self.name(index));
+                let cause = Cause { error_type: ErrorType::Persistence, reason };
+                self.push(Event::TaskFailed { stage, attempts: None, cause });
+            }
+            TaskStatus::RollingBack => self.push(Event::RollbackFailed { reason }),
+            TaskStatus::Pending
+            | TaskStatus::Paused
+            | TaskStatus::Completed
+            | TaskStatus::Failed
+            | TaskStatus::Cancelled
+            | TaskStatus::RolledBack
+            | TaskStatus::RollbackFailed => {}
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::failure::Failure;
 use crate::id::StageName;
 
-use super::decide::{Claim, Command, StageEnded, StageResult, decide};
+use super::decide::{Claim, Command, STORE_LOST, StageEnded, StageResult, decide};
 use super::event::{Cause, Event, Record};
 use super::state::{Task, TaskSpec};
 
@@ -149,7 +149,9 @@ fn commands(task: &Task, rest: &[Record]) -> Vec<Command> {
             _ => Vec::new(),
         },
         Event::RollbackStarted { by: Some(by) } => vec![Command::Rollback(by.clone())],
+        Event::TaskFailed { cause, .. } if cause.reason == STORE_LOST => vec![Command::StoreLost],
         Event::TaskFailed { .. } => vec![Command::TimeOut],
+        Event::RollbackFailed { reason } if reason == STORE_LOST => vec![Command::StoreLost],
         Event::StageStarted { .. }
         | Event::TaskCompleted { .. }
         | Event::TaskRolledBack {}
