@@ -1,20 +1,39 @@
 //! What lasts: the one seam to storage, its contract as a conformance suite, and the backends side by side.
 
+mod codec;
 mod error;
+mod export;
+mod group;
 mod model;
+mod moved;
+mod nodes;
+mod open;
+mod row;
+mod snapshot;
 mod store;
 mod view;
 
 pub mod conformance;
 pub mod memory;
+pub mod mysql;
+pub mod postgres;
+pub mod raw;
+pub mod redis;
 pub mod report;
 pub mod sqlite;
 
+pub use crate::redis::RedisStore;
 pub use error::{BoxError, Clash, StoreError};
+pub use export::{all_plans, read_moved};
 pub use model::{
     Change, ChangeQuery, Changed, Changes, ClaimRequest, Claimed, Commit, Committed, Difference, EventQuery, Holder,
     LeaseChange, LockRow, LogChunk, LogQuery, Note, Page, PlanChange, PlanQuery, PlanRow, Position, REQUESTS_KEPT_FOR,
     RequestKey, Resubmit, Start, StoreStats, StoredEvent, StoredTask, Submission, Submitted, TaskQuery, TaskRef,
     TaskRow, TasksOf, TokenRow, Wake,
 };
+pub use moved::{MovedPlan, MovedTask, total_digest};
+pub use mysql::MysqlStore;
+pub use nodes::{Beat, Beaten, LEASE, LOCK_TTL, Letter, Membership, NodeIdentity, NodeRow, Posted};
+pub use open::{BadUrl, StoreUrl, redacted};
+pub use postgres::PostgresStore;
 pub use store::Store;

@@ -348,6 +348,8 @@ pub struct LockRow {
     pub task: TaskId,
     pub since: Timestamp,
     pub fence: u64,
+    /// When it opens by itself, unless it is renewed; never, in a store with one owner.
+    pub expires_at: Option<Timestamp>,
 }
 
 /// A key to the API. Its secret is not kept, only what proves it.
@@ -375,4 +377,6 @@ pub struct StoreStats {
     pub operations: u64,
     /// Stage commits among those.
     pub commits: u64,
+    /// Questions and orders sent to a server, each waited for once; 0 where there is none.
+    pub round_trips: u64,
 }

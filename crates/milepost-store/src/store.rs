@@ -10,6 +10,8 @@ use crate::model::{
     Page, PlanChange, PlanQuery, PlanRow, Position, StoreStats, StoredEvent, StoredTask, Submission, Submitted,
     TaskQuery, TaskRow, TokenRow,
 };
+use crate::moved::MovedPlan;
+use crate::nodes::{Beat, Beaten, Letter, NodeRow, Posted};
 
 /// Where plans and tasks live. The conformance suite says in full what each method promises.
 ///
@@ -67,5 +69,62 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Keeps a token, or takes the place of the one with its id.
     async fn put_token(&self, token: TokenRow) -> Result<(), StoreError>;
 
+    /// Takes in a plan that another store has had until now, with its history, its times and its tenants, whole or not at
+    /// all; `Clash` when its id, a task's or a tenant is taken. A visitor may do it as well.
+    ///
+    /// What was under way goes on as its `wake` says. One that waits for recovery without its log saying that it was
+    /// interrupted had a node that is gone: it shows as interrupted, and its next claim commits that.
+    async fn import(&self, plan: MovedPlan) -> Result<(), StoreError>;
+
     fn stats(&self) -> StoreStats;
+
+    // --- several nodes; a store with one owner has nothing to add to what is said here ---
+
+    /// Others may be on the same store, and change it unseen.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Renews this node's lease, and the tenant locks that are open to be renewed; told every third of a lease.
+    ///
+    /// Leases are judged by the store's own clock. The tasks of a node whose lease has run out are orphans from the
+    /// first beat or claim on that finds it so. `Owned` when another process has taken this node's name.
+    async fn beat(&self, _beat: Beat) -> Result<Beaten, StoreError> {
+        Ok(Beaten::default())
+    }
+
+    /// Gives the node's place up, as when it has stopped in good order; tasks it still holds are orphans at once.
+    async fn leave(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Every node that was seen of late, by name.
+    async fn nodes(&self) -> Result<Vec<NodeRow>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Leaves a letter for the live node that holds its task; none when nobody does.
+    async fn post(&self, _letter: Letter) -> Result<Option<i64>, StoreError> {
+        Ok(None)
+    }
+
+    /// The letters for this node that are not answered yet, the oldest first.
+    async fn letters(&self) -> Result<Vec<Posted>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn answer(&self, _letter: i64, _answer: String) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// What was answered, if it was; letters and answers are forgotten after an hour.
+    async fn answer_to(&self, _letter: i64) -> Result<Option<String>, StoreError> {
+        Ok(None)
+    }
+
+    /// Resolves when another process may have left something to do here: a task to claim, a letter, an answer. It may
+    /// resolve for nothing, but nothing stays unsaid for longer than a moment.
+    async fn called(&self) {
+        std::future::pending::<()>().await;
+    }
 }

@@ -1,9 +1,10 @@
 //! What the store's rows look like to the outside.
 
-use milepost_core::api::{LockView, LogView, PlanView, TokenView};
+use milepost_core::api::{LockView, LogView, NodeView, PlanView, TokenView};
 use milepost_core::task::{TaskContext, TaskView};
 
 use crate::model::{LockRow, LogChunk, PlanRow, StoredTask, TokenRow};
+use crate::nodes::NodeRow;
 
 impl From<&PlanRow> for PlanView {
     fn from(row: &PlanRow) -> Self {
@@ -46,6 +47,21 @@ impl From<&LockRow> for LockView {
             task_id: row.task.clone(),
             since: row.since,
             fence: row.fence,
+            expires_at: row.expires_at,
+        }
+    }
+}
+
+impl From<&NodeRow> for NodeView {
+    fn from(row: &NodeRow) -> Self {
+        Self {
+            node_id: row.name.clone(),
+            boot_id: row.boot_id.clone(),
+            started_at: row.started_at,
+            seen_at: row.seen_at,
+            live: row.live,
+            in_hand: row.in_hand,
+            capacity: row.capacity,
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The one list of cases, and what is made of it.
 
 use super::Harness;
-use super::{changes, claim, commit, long_logs, plan_life, random, read, recovery, requests, submit, tenants, tokens};
+use super::{
+    changes, claim, commit, long_logs, moved, plan_life, random, read, recovery, requests, submit, tenants, tokens,
+};
 
 /// Hands the list to another macro, behind whatever that one needs besides.
 #[doc(hidden)]
@@ -153,6 +155,19 @@ macro_rules! __conformance_cases {
             tokens {
                 tokens_are_kept_whole_and_listed_oldest_first,
                 a_token_put_again_takes_the_place_of_the_first,
+            }
+            moved {
+                an_imported_plan_is_as_it_was_with_all_its_history,
+                an_imported_plan_goes_on_where_it_was,
+                what_a_lost_node_had_stays_interrupted_in_a_manual_plan_that_is_imported,
+                an_imported_task_keeps_its_tenant_and_its_slot,
+                a_rollback_that_was_asked_for_begins_after_an_import,
+                an_imported_plan_that_has_ended_stays_ended,
+                an_imported_plan_that_was_ready_waits_to_be_started,
+                the_same_plan_submitted_after_an_import_carries_on,
+                an_import_is_refused_whole_when_a_name_in_it_is_taken,
+                an_import_is_told_among_the_changes,
+                a_long_log_is_imported_whole_and_goes_on,
             }
             read {
                 unknown_ids_are_none_or_not_found,

@@ -9,6 +9,7 @@ mod commit;
 mod given;
 mod harness;
 mod long_logs;
+mod moved;
 mod plan_life;
 mod random;
 mod read;

@@ -1,25 +1,35 @@
 //! Taking tasks on: lease, tenant lock and slot together, or nothing.
 
 use milepost_core::task::{Claim, Command, decide};
+use milepost_core::time::Millis;
+use tokio::time::Instant;
 
 use crate::error::StoreError;
 use crate::model::{ClaimRequest, Claimed, Wake};
 
 use super::data::{Data, Held, Hold, Lock};
 
+/// On whose behalf tasks are taken on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Claimant {
+    pub(super) session: u64,
+    /// How long its tenant locks last; for ever, when nobody else is there.
+    pub(super) lock_ttl: Option<Millis>,
+}
+
 impl Data {
-    pub(super) fn claim(&mut self, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    pub(super) fn claim(&mut self, claimant: Claimant, request: &ClaimRequest) -> Result<Claimed, StoreError> {
         let only = request.only.as_ref().map(|id| self.find_plan(id)).transpose()?;
         let mut claimed = Claimed::default();
         for no in self.interrupted_or_due(only, request) {
             if claimed.tasks.len() + claimed.ended.len() < request.limit && self.can_take(no, request) {
-                self.take(no, request, &mut claimed)?;
+                self.take(no, claimant, request, &mut claimed)?;
             }
         }
         while claimed.tasks.len() + claimed.ended.len() < request.limit
             && let Some(no) = self.next_pending(only, request)
         {
-            self.take(no, request, &mut claimed)?;
+            self.take(no, claimant, request, &mut claimed)?;
         }
         let due = only.map_or(&self.line.due, |plan| &self.plan_entry(plan).line.due);
         claimed.next_due = due.iter().map(|(at, _)| *at).find(|at| *at > request.now);
@@ -56,7 +66,13 @@ impl Data {
         self.tenant_holder(no).is_none() && (entry.slot || plan.has_free_slot()) && request.knows(&plan.plan.definition)
     }
 
-    fn take(&mut self, no: i64, request: &ClaimRequest, claimed: &mut Claimed) -> Result<(), StoreError> {
+    fn take(
+        &mut self,
+        no: i64,
+        claimant: Claimant,
+        request: &ClaimRequest,
+        claimed: &mut Claimed,
+    ) -> Result<(), StoreError> {
         let entry = self.entry(no);
         let task = &entry.task;
         let node_is_gone = task.status().is_active()
@@ -70,10 +86,10 @@ impl Data {
         let decision = decide(task, Command::Claim(claim), request.now)?;
 
         self.last_lease += 1;
-        self.lock(no, request);
+        self.lock(no, claimant, request);
         self.give_slot(no);
         let plan = self.entry(no).plan;
-        let hold = Hold::By { owner: self.owner(), lease: self.last_lease };
+        let hold = Hold::By { owner: claimant.session, lease: self.last_lease };
         self.store(no, decision.task, &decision.events, hold);
 
         let mut stored = self.stored_task(no);
@@ -87,11 +103,12 @@ impl Data {
         Ok(())
     }
 
-    fn lock(&mut self, no: i64, request: &ClaimRequest) {
+    fn lock(&mut self, no: i64, claimant: Claimant, request: &ClaimRequest) {
         let Some(tenant) = self.entry(no).task.spec().tenant.clone() else { return };
         let fence = self.last_lease;
+        let expires_at = claimant.lock_ttl.map(|ttl| Instant::now() + ttl.as_duration());
         let since = self.locks.get(&tenant).map_or(request.now, |lock| lock.since);
-        self.locks.insert(tenant.clone(), Lock { task: no, since, fence });
+        self.locks.insert(tenant.clone(), Lock { task: no, since, fence, expires_at });
         self.look_at_tenant(&tenant);
     }
 

@@ -11,12 +11,13 @@ use crate::model::{Commit, Committed, Holder, LeaseChange, Note, PlanChange, Pla
 use super::data::{Data, Held, Hold};
 
 impl Data {
-    pub(super) fn commit(&mut self, owner: u64, commit: Commit) -> Result<Committed, StoreError> {
+    /// `from` is the session that it comes from, unless it is a visitor's.
+    pub(super) fn commit(&mut self, from: Option<u64>, commit: Commit) -> Result<Committed, StoreError> {
         let no = self.find_task(&commit.key.id)?;
         if no != commit.key.no {
             return Err(StoreError::NotFound { what: "task", id: commit.key.id.to_string() });
         }
-        self.check_holder(no, owner, &commit)?;
+        self.check_holder(no, from, &commit)?;
         let entry = self.entry(no);
         if entry.task.version() != commit.expected {
             return Err(self.conflict(no, &commit));
@@ -68,7 +69,7 @@ impl Data {
         }
     }
 
-    fn check_holder(&self, no: i64, owner: u64, commit: &Commit) -> Result<(), StoreError> {
+    fn check_holder(&self, no: i64, from: Option<u64>, commit: &Commit) -> Result<(), StoreError> {
         let held = self.held(no);
         let expected = match commit.holder {
             Holder::Lease(lease) => lease,
@@ -76,7 +77,13 @@ impl Data {
         };
         let fenced =
             || Err(StoreError::Fenced { task: commit.key.id.clone(), expected, found: self.entry(no).lease() });
-        if owner != self.owner() {
+        // Lost, it has nothing to say any more; a visitor speaks for people.
+        if from.is_some_and(|session| !self.sessions.is_live(session)) {
+            return fenced();
+        }
+        if let (Holder::Lease(_), Hold::By { owner, .. }) = (commit.holder, self.entry(no).hold)
+            && from != Some(owner)
+        {
             return fenced();
         }
         match (commit.holder, held) {

@@ -7,17 +7,21 @@ use milepost_core::id::{PlanId, TaskId, Tenant};
 use milepost_core::plan::{Plan, PlanCommand, TaskCounts, next_plan_status};
 use milepost_core::task::{By, Event, PlanStatus, Record, Task, TaskStatus};
 use milepost_core::time::Timestamp;
+use tokio::time::Instant;
 
 use crate::error::StoreError;
 use crate::model::{LogChunk, PlanRow, StoreStats, TaskRef, TokenRow, Wake};
 
 use super::changes::Logged;
+use super::letters::Kept;
 use super::line::{Line, Place, PlanLine};
 use super::requests::Requests;
+use super::sessions::Sessions;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Data {
-    owner: u64,
+    pub(super) sessions: Sessions,
+    pub(super) letters: BTreeMap<i64, Kept>,
     /// The last lease that was given out; each claim gets one of its own.
     pub(super) last_lease: u64,
     pub(super) last_position: i64,
@@ -80,6 +84,8 @@ pub(super) struct Lock {
     pub(super) task: i64,
     pub(super) since: Timestamp,
     pub(super) fence: u64,
+    /// When it opens by itself; never, for an owner that has the store to itself.
+    pub(super) expires_at: Option<Instant>,
 }
 
 /// Who has a task at this moment.
@@ -95,41 +101,23 @@ pub(super) enum Held {
     },
 }
 
-impl Default for Data {
-    fn default() -> Self {
-        Self {
-            owner: 1,
-            last_lease: 0,
-            last_position: 0,
-            log: BTreeMap::new(),
-            last_no: 0,
-            plans: BTreeMap::new(),
-            plan_nos: HashMap::new(),
-            tasks: BTreeMap::new(),
-            task_nos: HashMap::new(),
-            tenants: HashMap::new(),
-            locks: BTreeMap::new(),
-            line: Line::default(),
-            requests: Requests::default(),
-            tokens: BTreeMap::new(),
-            stats: StoreStats::default(),
-        }
-    }
-}
-
 impl Data {
-    pub(super) fn owner(&self) -> u64 {
-        self.owner
+    /// Another owner has the store to itself from now on.
+    pub(super) fn change_owner(&mut self) -> u64 {
+        let before = self.sessions.sole();
+        let owner = self.sessions.change_sole();
+        self.stats = StoreStats::default();
+        self.orphan(before);
+        owner
     }
 
-    pub(super) fn change_owner(&mut self) -> u64 {
-        self.owner += 1;
-        self.stats = StoreStats::default();
-        let held: Vec<i64> = self.tasks.values().filter(|entry| entry.lease() > 0).map(|entry| entry.key.no).collect();
+    /// The session has ended: what it holds can be taken over.
+    pub(super) fn orphan(&mut self, session: u64) {
+        let of_session = |entry: &&TaskEntry| matches!(entry.hold, Hold::By { owner, .. } if owner == session);
+        let held: Vec<i64> = self.tasks.values().filter(of_session).map(|entry| entry.key.no).collect();
         for no in held {
             self.place(no);
         }
-        self.owner
     }
 
     pub(super) fn stats(&self) -> StoreStats {
@@ -185,7 +173,7 @@ impl Data {
     pub(super) fn held(&self, no: i64) -> Held {
         match self.entry(no).hold {
             Hold::Nobody(_) => Held::Nobody,
-            Hold::By { owner, lease } if owner == self.owner => Held::Live { lease },
+            Hold::By { owner, lease } if self.sessions.is_live(owner) => Held::Live { lease },
             Hold::By { lease, .. } => Held::Orphaned { lease },
         }
     }

@@ -4,9 +4,13 @@ mod changes;
 mod claim;
 mod commit;
 mod data;
+mod letters;
 mod line;
+mod locks;
+mod moved;
 mod read;
 mod requests;
+mod sessions;
 mod store;
 mod submit;
 

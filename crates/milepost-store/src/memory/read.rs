@@ -74,6 +74,7 @@ impl Data {
                 task: spec.id.clone(),
                 since: lock.since,
                 fence: lock.fence,
+                expires_at: lock.expires_at.map(|at| self.sessions.timestamp(at)),
             }
         };
         self.locks.iter().map(row).collect()

@@ -65,7 +65,7 @@ impl Data {
         Ok(Submitted { plan: self.plan_entry(no).row(), created, replayed: false, difference })
     }
 
-    fn check_task_ids(&self, plan: &Plan, no: Option<i64>) -> Result<(), Clash> {
+    pub(super) fn check_task_ids(&self, plan: &Plan, no: Option<i64>) -> Result<(), Clash> {
         let mut seen = HashSet::new();
         for task in &plan.tasks {
             let owner =

@@ -11,9 +11,10 @@ use milepost_core::time::Timestamp;
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 
+use crate::codec::{SharedPlan, damaged};
 use crate::error::StoreError;
 
-use super::codec::{SharedPlan, damaged, plan_status, task_status, tenant, time, unavailable};
+use super::codec::{plan_status, task_status, tenant, time, unavailable};
 use super::counts::{Counted, LARGE};
 
 /// Where a task stands in its plan's queue; the numbers are stored.

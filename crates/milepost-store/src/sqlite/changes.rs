@@ -9,12 +9,11 @@ use milepost_core::task::By;
 use milepost_core::time::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
+use crate::codec::{check_body, decode_events, decode_plan_change, encode_plan_change};
 use crate::error::StoreError;
 use crate::model::{Change, ChangeQuery, Changed, Changes, Position};
 
-use super::codec::{
-    check_body, decode_events, decode_plan_change, encode_plan_change, name, plan_id, tenant, unavailable,
-};
+use super::codec::{name, plan_id, tenant, unavailable};
 use super::commit::INSERT_EVENT;
 use super::read::Reader;
 use super::writer::Writer;

@@ -8,16 +8,18 @@ use milepost_core::task::{Claim, Command, Event, PlanStatus, TaskStatus, decide_
 use milepost_core::time::Timestamp;
 use rusqlite::params;
 
+use crate::codec::{Folded, encode_events};
 use crate::error::StoreError;
 use crate::model::{ClaimRequest, Claimed, StoredTask, TaskRef};
+use crate::row::RowImage;
+use crate::snapshot::{SHORTEST, Snapshot, interval};
 
 use super::board::{Lease, Parked, Queue};
-use super::codec::{ConfigRow, Folded, LogHead, encode_events, fold, time};
-use super::commit::{RowImage, Standing};
-use super::snapshots::{SHORTEST, Snapshot, interval};
+use super::codec::{fold, read_config, read_head, time};
+use super::commit::Standing;
 use super::writer::{Performed, Writer};
 
-/// A task's definition in the columns of `ConfigRow`, and where its log ends.
+/// A task's definition in the columns of `read_config`, and where its log ends.
 pub(super) const TASK: &str = "SELECT c.no, c.id, c.plan, c.tenant, c.created_at, c.body, c.crc, \
     r.rank, r.version, r.last_event, r.status, r.lease, r.wake_at FROM task_configs c JOIN task_runtimes r ON r.no = c.no WHERE c.no = ?1";
 
@@ -156,13 +158,7 @@ impl Writer {
     /// Claims one task, or puts it in line for its tenant, or sets it aside because it cannot be read.
     fn take_on(&mut self, no: i64, request: &ClaimRequest, claimed: &mut Claimed) -> rusqlite::Result<()> {
         let (config, rank, head, lease, wake_at) = self.connection.prepare_cached(TASK)?.query_row([no], |row| {
-            Ok((
-                ConfigRow::read(row)?,
-                row.get::<_, i64>(7)?,
-                LogHead::read(row)?,
-                row.get::<_, i64>(11)?,
-                time(row, 12)?,
-            ))
+            Ok((read_config(row)?, row.get::<_, i64>(7)?, read_head(row)?, row.get::<_, i64>(11)?, time(row, 12)?))
         })?;
         let (key, plan, tenant) = (config.key.clone(), config.plan, config.tenant.clone());
         if let Some(tenant) = &tenant
@@ -243,14 +239,16 @@ impl Writer {
         Ok(())
     }
 
-    /// The event's position is the fence: it only ever grows, also when the lock was given back in between.
+    /// The event's position is the fence: it only ever grows, also when the lock was given back in between. A lock that
+    /// was moved here from another store may have had a larger one.
     fn hold_tenant(&mut self, tenant: &Option<Tenant>, no: i64, fence: i64, now: Timestamp) -> rusqlite::Result<()> {
         let Some(tenant) = tenant else { return Ok(()) };
         self.board.held.insert(tenant.clone(), no);
         self.connection
             .prepare_cached(
                 "INSERT INTO locks (tenant, task, since, fence) VALUES (?1, ?2, ?3, ?4) \
-                 ON CONFLICT (tenant) DO UPDATE SET task = excluded.task, fence = excluded.fence",
+                 ON CONFLICT (tenant) DO UPDATE SET task = excluded.task, \
+                 fence = max(excluded.fence, fence + 1)",
             )?
             .execute(params![tenant.as_str(), no, now.as_millis(), fence])?;
         Ok(())

@@ -2,7 +2,7 @@
 
 use milepost_core::id::Tenant;
 use milepost_core::plan::{PlanCommand, next_plan_status};
-use milepost_core::task::{By, PlanStatus, Task, TaskStatus};
+use milepost_core::task::{By, PlanStatus, TaskStatus};
 use milepost_core::time::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
@@ -10,8 +10,11 @@ use crate::error::StoreError;
 use crate::model::{Commit, Committed, Holder, LeaseChange, LogChunk, Note, Position, TaskRef, Wake};
 
 use super::board::{Lease, Place, Queue};
-use super::codec::{Body, encode_events, task_status, tenant, time};
-use super::snapshots::Snapshot;
+use super::codec::{task_status, tenant, time};
+use crate::codec::{Body, encode_events};
+use crate::row::RowImage;
+use crate::snapshot::Snapshot;
+
 use super::writer::{Performed, Writer};
 
 pub(super) const INSERT_EVENT: &str =
@@ -53,49 +56,6 @@ impl From<Commit> for EncodedCommit {
             lease: commit.lease,
             plan: commit.plan,
             output: commit.output,
-        }
-    }
-}
-
-/// What a task's row shows of the task.
-#[derive(Debug)]
-pub(super) struct RowImage {
-    pub(super) status: TaskStatus,
-    pub(super) version: u64,
-    done: i64,
-    total: i64,
-    stage: Option<String>,
-    attempt: u32,
-    due_at: Option<i64>,
-    flags: i64,
-    reason: Option<String>,
-    started_at: Option<i64>,
-    updated_at: i64,
-    ended_at: Option<i64>,
-}
-
-pub(super) const FLAG_INTERRUPTED: i64 = 1;
-pub(super) const FLAG_PAUSE_REQUESTED: i64 = 2;
-
-impl RowImage {
-    pub(super) fn of(task: &Task) -> Self {
-        let current = task.current_stage().map(|index| task.stage(index));
-        let failure = task.failure().map(|failure| &failure.cause);
-        let cause = failure.or_else(|| current.and_then(|(_, state)| state.cause.as_ref()));
-        Self {
-            status: task.status(),
-            version: task.version(),
-            done: task.done().len() as i64,
-            total: task.stages().len() as i64,
-            stage: current.map(|(definition, _)| definition.name.to_string()),
-            attempt: current.map_or(0, |(_, state)| state.attempt),
-            due_at: task.next_due().map(Timestamp::as_millis),
-            flags: if task.interrupted() { FLAG_INTERRUPTED } else { 0 }
-                | if task.pause_requested().is_some() { FLAG_PAUSE_REQUESTED } else { 0 },
-            reason: cause.filter(|_| task.status() != TaskStatus::Completed).map(|cause| cause.reason.clone()),
-            started_at: task.started_at().map(Timestamp::as_millis),
-            updated_at: task.updated_at().as_millis(),
-            ended_at: task.ended_at().map(Timestamp::as_millis),
         }
     }
 }
@@ -415,7 +375,7 @@ impl Writer {
         Ok(Ok(()))
     }
 
-    fn append_output(&self, key: &TaskRef, chunks: &[LogChunk]) -> rusqlite::Result<()> {
+    pub(super) fn append_output(&self, key: &TaskRef, chunks: &[LogChunk]) -> rusqlite::Result<()> {
         for chunk in chunks {
             self.connection
                 .prepare_cached("INSERT INTO logs (task, stage, attempt, at, bytes) VALUES (?1, ?2, ?3, ?4, ?5)")?

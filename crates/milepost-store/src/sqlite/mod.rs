@@ -9,6 +9,8 @@ mod claim;
 mod codec;
 mod commit;
 mod counts;
+mod log;
+mod moved;
 mod owner;
 mod plans;
 pub mod raw;

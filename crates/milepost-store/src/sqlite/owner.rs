@@ -8,6 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::error::StoreError;
+use crate::open::redacted;
 
 /// Held as long as this lives. The file stays behind, and only the lock on it counts.
 #[derive(Debug)]
@@ -61,7 +62,9 @@ fn owned(database: &Path, file: &mut File) -> StoreError {
     let _ = file.read_to_string(&mut text);
     let pid = text.trim().parse().unwrap_or(0);
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let command = String::from_utf8_lossy(&command).trim_end_matches('\0').replace('\0', " ");
+    let command =
+        String::from_utf8_lossy(&command).trim_end_matches('\0').split('\0').map(redacted).collect::<Vec<_>>();
+    let command = command.join(" ");
     let command = if command.is_empty() { String::new() } else { format!(" (`{command}`)") };
     StoreError::Owned { path: database.display().to_string(), pid, command }
 }

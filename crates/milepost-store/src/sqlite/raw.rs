@@ -13,10 +13,10 @@ use milepost_core::task::{Event, Outputs, Record};
 use milepost_core::time::Timestamp;
 use rusqlite::{Connection, params};
 
-use super::codec::{Body, encode_events};
 use super::commit::{ADVANCE, INSERT_EVENT};
 use super::schema;
 use super::writer::{CHECKPOINT_PAGES, count_wal_pages};
+use crate::codec::{Body, encode_events};
 
 type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
@@ -111,7 +111,7 @@ fn sync(path: &Path, tally: &mut Tally) -> std::io::Result<()> {
 }
 
 /// What one stage of a chain leaves in the log: its result, and the start of the next.
-fn stage_body(outputs: Outputs) -> Result<Body, Trouble> {
+pub(crate) fn stage_body(outputs: Outputs) -> Result<Body, Trouble> {
     let now = Timestamp::from_millis(1_764_000_000_000);
     let completed = Event::StageCompleted { stage: StageName::parse("s4")?, attempt: 1, outputs };
     let started = Event::StageStarted { stage: StageName::parse("s5")?, attempt: 1, rollback: false, step: None };

@@ -13,14 +13,14 @@ use crate::model::{
     TaskRow, TasksOf,
 };
 
+use crate::codec::damaged;
+use crate::row::{FLAG_INTERRUPTED, FLAG_PAUSE_REQUESTED};
+
 use super::board::{LEASES_PER_EPOCH, Queue, count_tasks};
 use super::claim::TASK;
-use super::codec::{
-    ConfigRow, LogHead, Since, damaged, fold, name, plan_id, plan_status, read_log, task_status, tenant, time,
-    unavailable,
-};
-use super::commit::{FLAG_INTERRUPTED, FLAG_PAUSE_REQUESTED};
+use super::codec::{fold, name, plan_id, plan_status, read_config, read_head, task_status, tenant, time, unavailable};
 use super::counts::PlanCounts;
+use super::log::{Since, read_log};
 use super::shared::SharedPlans;
 
 macro_rules! select_plans {
@@ -73,7 +73,7 @@ pub(super) fn read_definition(connection: &Connection, no: i64) -> rusqlite::Res
         "SELECT c.no, c.id, c.plan, c.tenant, c.created_at, c.body, c.crc, r.rank FROM task_configs c \
          JOIN task_runtimes r ON r.no = c.no WHERE c.no BETWEEN ?2 AND ?3 AND c.plan = ?1 ORDER BY c.no",
     )?;
-    let rows = statement.query_map([no, first, last], |row| Ok((ConfigRow::read(row)?, row.get::<_, i64>(7)?)))?;
+    let rows = statement.query_map([no, first, last], |row| Ok((read_config(row)?, row.get::<_, i64>(7)?)))?;
     let mut tasks = Vec::new();
     for row in rows {
         let (config, rank) = row?;
@@ -159,7 +159,7 @@ impl Reader<'_> {
             .and_then(|mut statement| {
                 statement.query_row([no], |row| {
                     let lease = row.get::<_, i64>(11)?.unsigned_abs();
-                    Ok((ConfigRow::read(row)?, row.get::<_, i64>(7)?, LogHead::read(row)?, lease))
+                    Ok((read_config(row)?, row.get::<_, i64>(7)?, read_head(row)?, lease))
                 })
             })
             .map_err(unavailable("read a task"))?;
@@ -298,9 +298,12 @@ impl Reader<'_> {
             .map_err(unavailable("read a task"))?;
         let key = TaskRef { id: query.task.clone(), no };
         let log = read_log(self.connection, &key, newest, Since { sequence: query.after, position: 0 })?;
+        let most = log.iter().map(|row| row.records.len()).sum::<usize>();
         let numbered = log.into_iter().rev().flat_map(|row| (row.sequence..).zip(row.records));
         let wanted = numbered.skip_while(|(sequence, _)| *sequence <= query.after).take(query.limit);
-        Ok(wanted.map(|(sequence, record)| StoredEvent { sequence, record }).collect())
+        let mut events = Vec::with_capacity(most.min(query.limit));
+        events.extend(wanted.map(|(sequence, record)| StoredEvent { sequence, record }));
+        Ok(events)
     }
 
     pub(super) fn logs(&self, query: &LogQuery) -> Result<Vec<LogChunk>, StoreError> {
@@ -338,6 +341,7 @@ impl Reader<'_> {
                     task: name(row, 2)?,
                     since: Timestamp::from_millis(row.get(3)?),
                     fence: row.get::<_, i64>(4)?.unsigned_abs(),
+                    expires_at: None,
                 })
             })?;
             rows.collect::<rusqlite::Result<Vec<_>>>()

@@ -6,8 +6,8 @@ use rusqlite::{OptionalExtension, params};
 use crate::error::StoreError;
 use crate::model::{REQUESTS_KEPT_FOR, RequestKey, Submitted};
 
-use super::codec::damaged;
 use super::writer::{Performed, Writer};
+use crate::codec::damaged;
 
 /// Old ones that go with each new one: more than one, so that there are never many, and few, so that nobody waits.
 const FORGOTTEN_AT_ONCE: i64 = 8;

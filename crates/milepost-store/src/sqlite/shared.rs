@@ -5,9 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
 
+use crate::codec::{SharedPlan, damaged};
 use crate::error::StoreError;
 
-use super::codec::{SharedPlan, damaged, unavailable};
+use super::codec::unavailable;
 
 /// Plans kept, and how long a definition may be to be kept: some megabytes in all.
 const MOST: usize = 128;

@@ -3,52 +3,15 @@
 //! A snapshot is written in the transaction of the commit that it shows, and only ever stands for events that the log
 //! has: one that cannot be used is passed over, and the log folded from its start.
 
-use milepost_core::task::{Event, Record, Task};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::codec::check_body;
 use crate::error::StoreError;
 use crate::model::TaskRef;
+use crate::snapshot::Snapshot;
 
-use super::codec::{check_body, unavailable};
+use super::codec::unavailable;
 use super::writer::Writer;
-
-/// A log of fewer events is read from its start.
-pub(super) const SHORTEST: u64 = 500;
-/// A workflow that begins anew with no more than this to its name is worth a snapshot each time.
-const LITTLE: usize = 64;
-
-/// An image, and the version of the task that it shows.
-#[derive(Debug)]
-pub(super) struct Snapshot {
-    version: u64,
-    text: String,
-    crc: u32,
-}
-
-impl Snapshot {
-    pub(super) fn of(task: &Task) -> Self {
-        let text = task.image();
-        Self { version: task.version(), crc: crc32fast::hash(text.as_bytes()), text }
-    }
-
-    /// Of a task that a commit brings from `before` to where it is now, if it is time for one.
-    pub(super) fn due(task: &Task, before: u64, events: &[Record]) -> Option<Self> {
-        if task.version() < SHORTEST {
-            return None;
-        }
-        let interval = interval(task);
-        let continued = || events.iter().any(|record| matches!(record.event(), Event::TaskContinued { .. }));
-        let due = task.version() / interval > before / interval || (task.weight() <= LITTLE && continued());
-        due.then(|| Self::of(task))
-    }
-}
-
-/// How many events lie between two snapshots. It grows with what they hold, so that all of a task's snapshots together
-/// are a few times its last one, not one for every event squared.
-pub(super) fn interval(task: &Task) -> u64 {
-    let enough = (task.weight() as u64 / 2).div_ceil(SHORTEST).max(1);
-    SHORTEST * enough.next_power_of_two()
-}
 
 /// A snapshot as it was kept, and the row of the log that it shows the task after.
 #[derive(Debug)]

@@ -15,6 +15,7 @@ use crate::model::{
     Page, PlanChange, PlanQuery, PlanRow, Position, StoreStats, StoredEvent, StoredTask, Submission, Submitted,
     TaskQuery, TaskRow, TokenRow,
 };
+use crate::moved::MovedPlan;
 use crate::store::Store;
 
 use super::board::Board;
@@ -66,21 +67,37 @@ impl SqliteStore {
 
     /// Opens the file to read it, whoever owns it. It must exist.
     pub fn open_to_read(path: impl AsRef<Path>) -> Result<Self, StoreError> {
-        let path = path.as_ref().to_owned();
+        let path = path.as_ref();
+        // Without an owner no lease is alive.
+        let live_epoch = (!is_owned(path)).then_some(0);
+        Self::read_only(path, live_epoch)
+    }
+
+    fn read_only(path: &Path, live_epoch: Option<u64>) -> Result<Self, StoreError> {
         let name = path.display().to_string();
         let missing = StoreError::NotFound { what: "store", id: name.clone() };
         if !path.exists() {
             return Err(missing);
         }
-        // Without an owner no lease is alive.
-        let live_epoch = (!is_owned(&path)).then_some(0);
-        let readers = Readers::new(&path, live_epoch);
+        let readers = Readers::new(path, live_epoch);
         let version = readers.with(|connection| schema::check_format(connection, &name))?;
         // An owner that was killed at once, or has only just begun, leaves a file without tables.
         if version == 0 {
             return Err(missing);
         }
-        Ok(Self { path, writer: None, readers, owner: Mutex::default() })
+        Ok(Self { path: path.to_owned(), writer: None, readers, owner: Mutex::default() })
+    }
+
+    /// Opens the file to read it while nobody owns it, and lets nobody own it meanwhile; changes nothing in it.
+    pub fn open_to_move(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let path = path.as_ref();
+        if !path.exists() {
+            return Err(StoreError::NotFound { what: "store", id: path.display().to_string() });
+        }
+        let owner = OwnerLock::acquire(path)?;
+        let store = Self::read_only(path, Some(0))?;
+        *store.owner.lock().unwrap_or_else(PoisonError::into_inner) = Some(owner);
+        Ok(store)
     }
 
     /// Finishes what is queued and lets go of the file; later writes are refused.
@@ -214,6 +231,11 @@ impl Store for SqliteStore {
     async fn put_token(&self, token: TokenRow) -> Result<(), StoreError> {
         let token = Box::new(token);
         self.write(|reply| Operation::PutToken(token, reply)).await
+    }
+
+    async fn import(&self, plan: MovedPlan) -> Result<(), StoreError> {
+        let plan = Box::new(plan);
+        self.write(|reply| Operation::Import(plan, reply)).await
     }
 
     async fn locks(&self) -> Result<Vec<LockRow>, StoreError> {

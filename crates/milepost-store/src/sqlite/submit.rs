@@ -10,13 +10,15 @@ use milepost_core::task::{Event, PlanStatus, Record, TaskStatus};
 use milepost_core::time::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
+use crate::codec::{SharedPlan, digest, encode_config, encode_events};
 use crate::error::{Clash, StoreError};
 use crate::model::{Difference, PlanRow, Resubmit, Start, Submission, Submitted};
+use crate::row::RowImage;
 
 use super::board::{OpenPlan, Queue};
 use super::claim::TASK;
-use super::codec::{ConfigRow, LogHead, SharedPlan, digest, encode_config, encode_events, fold, plan_id};
-use super::commit::{INSERT_EVENT, RowImage};
+use super::codec::{fold, plan_id, read_config, read_head};
+use super::commit::INSERT_EVENT;
 use super::read::{read_definition, read_plan};
 use super::writer::{Performed, Writer};
 
@@ -213,7 +215,7 @@ impl Writer {
             let (config, rank, head) = self
                 .connection
                 .prepare_cached(TASK)?
-                .query_row([no], |row| Ok((ConfigRow::read(row)?, row.get::<_, i64>(7)?, LogHead::read(row)?)))?;
+                .query_row([no], |row| Ok((read_config(row)?, row.get::<_, i64>(7)?, read_head(row)?)))?;
             let key = config.key.clone();
             let folded = config.spec(&shared, rank).and_then(|spec| fold(&self.connection, &key, spec, &head));
             // What cannot be read is set aside when it is claimed.
@@ -332,18 +334,26 @@ impl Writer {
         tasks: &[TaskDefinition],
         own: &HashSet<i64>,
     ) -> rusqlite::Result<Option<StoreError>> {
-        let sql = "SELECT p.id FROM task_configs c JOIN plans p ON p.no = c.plan WHERE c.id = ?1";
-        let mut statement = self.connection.prepare_cached(sql)?;
-        for task in tasks {
-            let owner = statement.query_row([task.id.as_str()], |row| plan_id(row, 0)).optional()?;
-            if let Some(owner) = owner {
-                return Ok(Some(Clash::TaskId { task: task.id.clone(), owner }.into()));
-            }
+        if let Some(clash) = self.task_clash(tasks)? {
+            return Ok(Some(clash.into()));
         }
         if plan.settings.on_tenant_conflict == OnTenantConflict::Refuse {
             let busy = self.busy_tenants(tasks, own);
             if !busy.is_empty() {
                 return Ok(Some(Clash::TenantsBusy { plan: plan.id.clone(), busy }.into()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A task id that some plan in the store has already.
+    pub(super) fn task_clash(&self, tasks: &[TaskDefinition]) -> rusqlite::Result<Option<Clash>> {
+        let sql = "SELECT p.id FROM task_configs c JOIN plans p ON p.no = c.plan WHERE c.id = ?1";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        for task in tasks {
+            let owner = statement.query_row([task.id.as_str()], |row| plan_id(row, 0)).optional()?;
+            if let Some(owner) = owner {
+                return Ok(Some(Clash::TaskId { task: task.id.clone(), owner }));
             }
         }
         Ok(None)

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::error::StoreError;
 use crate::model::{ClaimRequest, Claimed, Committed, Note, PlanChange, PlanRow, StoreStats, Submitted, TokenRow};
+use crate::moved::MovedPlan;
 
 use super::board::Board;
 use super::codec::unavailable;
@@ -35,6 +36,7 @@ pub(super) enum Operation {
     ChangePlan(PlanChange, Reply<PlanRow>),
     Note(Vec<Note>, Reply<()>),
     PutToken(Box<TokenRow>, Reply<()>),
+    Import(Box<MovedPlan>, Reply<()>),
 }
 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -136,6 +138,7 @@ impl WriterHandle {
             batches: stats.batches.load(Ordering::Relaxed),
             operations: stats.operations.load(Ordering::Relaxed),
             commits: stats.commits.load(Ordering::Relaxed),
+            round_trips: 0,
         }
     }
 }
@@ -325,6 +328,7 @@ impl Writer {
             Operation::ChangePlan(change, reply) => answer!(ChangePlan, reply, self.change_plan(change)),
             Operation::Note(notes, reply) => answer!(Note, reply, self.note(notes)),
             Operation::PutToken(token, reply) => answer!(PutToken, reply, self.put_token(&token)),
+            Operation::Import(plan, reply) => answer!(Import, reply, self.import(*plan)),
         }
     }
 }
@@ -340,6 +344,7 @@ enum Answer {
     ChangePlan(Reply<PlanRow>, Result<PlanRow, Option<StoreError>>),
     Note(Reply<()>, Result<(), Option<StoreError>>),
     PutToken(Reply<()>, Result<(), Option<StoreError>>),
+    Import(Reply<()>, Result<(), Option<StoreError>>),
 }
 
 impl Answer {
@@ -354,7 +359,9 @@ impl Answer {
             Answer::Claim(reply, result) => give(reply, result),
             Answer::Submit(reply, result) => give(reply, result),
             Answer::ChangePlan(reply, result) => give(reply, result),
-            Answer::Note(reply, result) | Answer::PutToken(reply, result) => give(reply, result),
+            Answer::Note(reply, result) | Answer::PutToken(reply, result) | Answer::Import(reply, result) => {
+                give(reply, result);
+            }
         }
     }
 
@@ -371,7 +378,9 @@ impl Answer {
             Answer::Claim(reply, result) => give(reply, result, error),
             Answer::Submit(reply, result) => give(reply, result, error),
             Answer::ChangePlan(reply, result) => give(reply, result, error),
-            Answer::Note(reply, result) | Answer::PutToken(reply, result) => give(reply, result, error),
+            Answer::Note(reply, result) | Answer::PutToken(reply, result) | Answer::Import(reply, result) => {
+                give(reply, result, error);
+            }
         }
     }
 }

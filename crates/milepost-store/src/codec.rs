@@ -1,0 +1,236 @@
+//! Between our types and what any backend holds, with a checksum over everything that a task is rebuilt from.
+
+use std::sync::Arc;
+
+use milepost_core::id::{PlanId, Tenant};
+use milepost_core::plan::{PlanDefinition, Settings, TaskDefinition};
+use milepost_core::task::{By, PlanStatus, Record, Task, TaskSpec, TaskStatus};
+use milepost_core::time::Timestamp;
+use serde::de::{DeserializeSeed, Deserializer, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::error::StoreError;
+use crate::model::{Changed, TaskRef};
+
+pub(crate) fn damaged(what: impl Into<String>, detail: impl ToString) -> StoreError {
+    StoreError::Damaged { what: what.into(), detail: detail.to_string() }
+}
+
+/// The events of one commit, as one row holds them.
+#[derive(Debug)]
+pub(crate) struct Body {
+    pub(crate) text: String,
+    pub(crate) crc: u32,
+}
+
+pub(crate) fn encode_events(events: &[Record]) -> Body {
+    let text = serde_json::to_string(events).expect("events are maps with string keys, which JSON can hold");
+    Body { crc: crc32fast::hash(text.as_bytes()), text }
+}
+
+pub(crate) fn decode_events(text: &str, what: impl Fn() -> String) -> Result<Vec<Record>, StoreError> {
+    let mut records = Vec::new();
+    decode_events_into(&mut records, text, what)?;
+    Ok(records)
+}
+
+/// For many rows in a row: most hold one event or two, and a list made for each would be made too large.
+pub(crate) fn decode_events_into(
+    records: &mut Vec<Record>,
+    text: &str,
+    what: impl Fn() -> String,
+) -> Result<(), StoreError> {
+    let mut decoder = serde_json::Deserializer::from_str(text);
+    let decoded = Onto(records).deserialize(&mut decoder).and_then(|()| decoder.end());
+    decoded.map_err(|error| damaged(what(), error))
+}
+
+/// A list of events, put behind those that are there.
+struct Onto<'a>(&'a mut Vec<Record>);
+
+impl<'de> DeserializeSeed<'de> for Onto<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Onto<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a list of events")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut events: A) -> Result<(), A::Error> {
+        while let Some(record) = events.next_element()? {
+            self.0.push(record);
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn check_body(text: &str, crc: u32, what: impl Fn() -> String) -> Result<(), StoreError> {
+    if crc32fast::hash(text.as_bytes()) == crc {
+        Ok(())
+    } else {
+        Err(damaged(what(), "its checksum does not fit its content"))
+    }
+}
+
+/// What a plan has become, as a row of the log holds it. Plans of one task write two of these, so it is short.
+#[derive(Serialize, Deserialize)]
+struct PlanBody {
+    is: PlanStatus,
+    at: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<By>,
+}
+
+pub(crate) fn encode_plan_change(status: PlanStatus, by: Option<&By>, at: Timestamp) -> Body {
+    let body = PlanBody { is: status, at: at.as_millis(), by: by.cloned() };
+    let text = serde_json::to_string(&body).expect("names and numbers are JSON");
+    Body { crc: crc32fast::hash(text.as_bytes()), text }
+}
+
+pub(crate) fn decode_plan_change(text: &str, what: impl Fn() -> String) -> Result<Changed, StoreError> {
+    let body: PlanBody = serde_json::from_str(text).map_err(|error| damaged(what(), error))?;
+    Ok(Changed::Plan { status: body.is, by: body.by, at: Timestamp::from_millis(body.at) })
+}
+
+/// The events of one commit, and the sequence of the first.
+pub(crate) struct LogRow {
+    pub(crate) sequence: u64,
+    pub(crate) records: Vec<Record>,
+}
+
+/// A task rebuilt from its log, and how many events that took.
+pub(crate) struct Folded {
+    pub(crate) task: Task,
+    pub(crate) events: u64,
+}
+
+/// What a task's row says of its log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LogHead {
+    pub(crate) version: u64,
+    pub(crate) last_event: i64,
+    pub(crate) status: TaskStatus,
+}
+
+/// What a log makes of a task, row by row; the first may begin before the task ends.
+pub(crate) fn fold_rows(
+    key: &TaskRef,
+    mut task: Task,
+    log: impl IntoIterator<Item = LogRow>,
+    head: &LogHead,
+) -> Result<Folded, StoreError> {
+    let first = task.version();
+    let broken = |detail: String| damaged(format!("the log of task {}", key.id), detail);
+    for LogRow { sequence, records } in log {
+        let known = usize::try_from((first + 1).saturating_sub(sequence)).unwrap_or(usize::MAX);
+        for (record, sequence) in records.iter().zip(sequence..).skip(known) {
+            if sequence != task.version() + 1 {
+                return Err(broken(format!("event {sequence} follows event {}", task.version())));
+            }
+            task = task.apply(record).map_err(|error| broken(error.to_string()))?;
+        }
+    }
+    if task.version() != head.version || task.status() != head.status {
+        let (version, status) = (task.version(), task.status());
+        let is = format!("the task is at {} {}", head.version, head.status);
+        return Err(broken(format!("it ends at version {version} {status}, and {is}")));
+    }
+    Ok(Folded { events: task.version() - first, task })
+}
+
+/// What a plan's tasks share, read once.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedPlan {
+    pub(crate) definition: Arc<PlanDefinition>,
+    pub(crate) settings: Arc<Settings>,
+}
+
+impl SharedPlan {
+    pub(crate) fn new(definition: PlanDefinition) -> Self {
+        Self { settings: Arc::new(definition.settings.clone()), definition: Arc::new(definition) }
+    }
+
+    pub(crate) fn id(&self) -> &PlanId {
+        &self.definition.id
+    }
+}
+
+/// The part of a task's definition that columns do not hold.
+#[derive(Serialize, Deserialize)]
+struct ConfigBody {
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+    input: serde_json::Value,
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    matrix: serde_json::Map<String, serde_json::Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stages: Option<milepost_core::plan::StageList>,
+}
+
+pub(crate) fn encode_config(task: &TaskDefinition) -> (Option<String>, u32) {
+    if task.input.is_null() && task.matrix.is_empty() && task.stages.is_none() {
+        return (None, 0);
+    }
+    let body = ConfigBody { input: task.input.clone(), matrix: task.matrix.clone(), stages: task.stages.clone() };
+    let text = serde_json::to_string(&body).expect("a task's definition came from JSON or YAML");
+    let crc = crc32fast::hash(text.as_bytes());
+    (Some(text), crc)
+}
+
+/// A task's definition as it is stored, whatever it is stored in.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) key: TaskRef,
+    pub(crate) plan: i64,
+    pub(crate) tenant: Option<Tenant>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) body: Option<String>,
+    pub(crate) crc: u32,
+}
+
+impl Config {
+    pub(crate) fn definition(self, rank: i64) -> Result<TaskDefinition, StoreError> {
+        let what = || format!("the definition of task {}", self.key.id);
+        let body = match &self.body {
+            None => ConfigBody { input: serde_json::Value::Null, matrix: serde_json::Map::new(), stages: None },
+            Some(text) if crc32fast::hash(text.as_bytes()) != self.crc => {
+                return Err(damaged(what(), "its checksum does not fit its content"));
+            }
+            Some(text) => serde_json::from_str(text).map_err(|error| damaged(what(), error))?,
+        };
+        Ok(TaskDefinition {
+            id: self.key.id,
+            tenant: self.tenant,
+            priority: i32::try_from(-rank).unwrap_or(0),
+            input: body.input,
+            matrix: body.matrix,
+            stages: body.stages,
+        })
+    }
+
+    pub(crate) fn spec(self, plan: &SharedPlan, rank: i64) -> Result<Arc<TaskSpec>, StoreError> {
+        let created_at = self.created_at;
+        let definition = self.definition(rank)?;
+        Ok(Arc::new(TaskSpec::new(&plan.definition, plan.settings.clone(), definition, created_at)))
+    }
+}
+
+/// Tells the same plan from another of the same name.
+pub(crate) fn digest(definition: &str, tasks: &[TaskDefinition]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(definition);
+    let mut text = Vec::new();
+    for task in tasks {
+        text.clear();
+        serde_json::to_writer(&mut text, task).expect("a task's definition came from JSON or YAML");
+        hash.update(&text);
+    }
+    hash.finalize().into()
+}

@@ -1,0 +1,221 @@
+//! Who is on the store: its one owner, or several nodes, each with a lease that it has to renew.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use milepost_core::time::{Millis, Timestamp};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::error::StoreError;
+use crate::nodes::{Beat, Beaten, Membership, NodeIdentity, NodeRow};
+
+use super::data::Data;
+
+/// A node that has ended is shown, and a letter kept, for so long.
+pub(super) const KEPT_FOR: Duration = Duration::from_secs(3600);
+
+/// All sessions of a store. Each has a number of its own, from a counter that only grows.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    last: u64,
+    /// The session of the handle that has the store to itself.
+    sole: u64,
+    members: BTreeMap<Arc<str>, Member>,
+    /// Every handle, to be told when another has left something.
+    handles: HashMap<u64, Weak<Notify>>,
+    last_handle: u64,
+    clock: StoreClock,
+}
+
+#[derive(Debug)]
+struct Member {
+    session: u64,
+    boot_id: Arc<str>,
+    /// Its leases are void; it can write no more.
+    ended: bool,
+    started_at: Instant,
+    seen_at: Instant,
+    expires_at: Instant,
+    said: Beat,
+}
+
+/// What a beat comes to.
+#[derive(Debug)]
+pub(super) struct Renewed {
+    /// Another one than before, if that had been ended.
+    pub(super) session: u64,
+    /// There may be something to claim that was not there before.
+    pub(super) freed: bool,
+    pub(super) beaten: Beaten,
+}
+
+/// The only clock that judges leases: tokio's, which tests can move.
+#[derive(Debug, Clone, Copy)]
+struct StoreClock {
+    start: Instant,
+    wall_start: Duration,
+}
+
+impl StoreClock {
+    fn timestamp(&self, at: Instant) -> Timestamp {
+        let since_1970 = self.wall_start + at.saturating_duration_since(self.start);
+        Timestamp::from_millis(i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        let wall_start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            last: 1,
+            sole: 1,
+            members: BTreeMap::new(),
+            handles: HashMap::new(),
+            last_handle: 0,
+            clock: StoreClock { start: Instant::now(), wall_start },
+        }
+    }
+}
+
+impl Sessions {
+    pub(super) fn is_live(&self, session: u64) -> bool {
+        session == self.sole || self.members.values().any(|member| member.session == session && !member.ended)
+    }
+
+    pub(super) fn sole(&self) -> u64 {
+        self.sole
+    }
+
+    pub(super) fn change_sole(&mut self) -> u64 {
+        self.sole = self.next();
+        self.sole
+    }
+
+    pub(super) fn timestamp(&self, at: Instant) -> Timestamp {
+        self.clock.timestamp(at)
+    }
+
+    /// A number for a handle, under which it is called.
+    pub(super) fn add_handle(&mut self, called: &Arc<Notify>) -> u64 {
+        self.last_handle += 1;
+        self.handles.insert(self.last_handle, Arc::downgrade(called));
+        self.last_handle
+    }
+
+    /// Tells every other handle to look.
+    pub(super) fn call_others(&mut self, handle: u64) {
+        self.handles.retain(|_, called| called.strong_count() > 0);
+        for (_, called) in self.handles.iter().filter(|(other, _)| **other != handle) {
+            if let Some(called) = called.upgrade() {
+                called.notify_one();
+            }
+        }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    fn begin(&mut self, identity: &NodeIdentity, lease: Millis) -> u64 {
+        let (session, now) = (self.next(), Instant::now());
+        let member = Member {
+            session,
+            boot_id: identity.boot_id.clone(),
+            ended: false,
+            started_at: now,
+            seen_at: now,
+            expires_at: now + lease.as_duration(),
+            said: Beat::default(),
+        };
+        self.members.insert(identity.name.clone(), member);
+        session
+    }
+
+    /// Ends those whose lease has run out by now, except one's own; their sessions.
+    fn expire(&mut self, except: u64, now: Instant) -> Vec<u64> {
+        let late = |member: &&mut Member| !member.ended && member.expires_at < now && member.session != except;
+        let mut expired = Vec::new();
+        for member in self.members.values_mut().filter(late) {
+            member.ended = true;
+            expired.push(member.session);
+        }
+        self.members.retain(|_, member| !member.ended || now.duration_since(member.seen_at) < KEPT_FOR);
+        expired
+    }
+
+    fn look_again(&self, except: u64, now: Instant) -> Option<Millis> {
+        let others = self.members.values().filter(|member| !member.ended && member.session != except);
+        let left = others.map(|member| member.expires_at.saturating_duration_since(now)).min()?;
+        Some(Millis::new(u64::try_from(left.as_millis()).unwrap_or(u64::MAX) + 1))
+    }
+
+    pub(super) fn rows(&self) -> Vec<NodeRow> {
+        let now = Instant::now();
+        let row = |(name, member): (&Arc<str>, &Member)| NodeRow {
+            name: name.to_string(),
+            boot_id: member.boot_id.to_string(),
+            started_at: self.timestamp(member.started_at),
+            seen_at: self.timestamp(member.seen_at),
+            live: !member.ended && member.expires_at >= now,
+            in_hand: member.said.in_hand,
+            capacity: member.said.capacity,
+        };
+        self.members.iter().map(row).collect()
+    }
+}
+
+impl Data {
+    /// Opens a session under the name; one that is there is ended at once.
+    pub(super) fn join(&mut self, identity: &NodeIdentity, lease: Millis) -> u64 {
+        let before = self.sessions.members.get(&identity.name).filter(|member| !member.ended);
+        let before = before.map(|member| member.session);
+        let session = self.sessions.begin(identity, lease);
+        before.iter().for_each(|before| self.orphan(*before));
+        session
+    }
+
+    /// Whether anybody's tasks became orphans by it, or a tenant free.
+    pub(super) fn reap(&mut self, except: u64) -> bool {
+        let now = Instant::now();
+        let expired = self.sessions.expire(except, now);
+        expired.iter().for_each(|session| self.orphan(*session));
+        let opened = self.open_expired_locks(now);
+        self.letters.retain(|_, letter| now.duration_since(letter.at) < KEPT_FOR);
+        opened || !expired.is_empty()
+    }
+
+    pub(super) fn leave(&mut self, session: u64) {
+        let member = self.sessions.members.values_mut().find(|member| member.session == session && !member.ended);
+        if let Some(member) = member {
+            member.ended = true;
+            self.orphan(session);
+        }
+    }
+
+    /// Renews a session, or opens another if it was ended.
+    pub(super) fn beat(&mut self, session: u64, membership: &Membership, beat: Beat) -> Result<Renewed, StoreError> {
+        let Some(identity) = &membership.node else {
+            return Ok(Renewed { session, freed: false, beaten: Beaten::default() });
+        };
+        let now = Instant::now();
+        let (session, lost) = match self.sessions.members.get(&identity.name) {
+            Some(member) if member.session == session && !member.ended => (session, false),
+            Some(member) if member.session != session && !member.ended => {
+                return Err(StoreError::Owned { path: identity.name.to_string(), pid: 0, command: String::new() });
+            }
+            Some(_) | None => (self.sessions.begin(identity, membership.lease), true),
+        };
+        if let Some(member) = self.sessions.members.get_mut(&identity.name) {
+            member.seen_at = now;
+            member.expires_at = now + membership.lease.as_duration();
+            member.said = beat;
+        }
+        self.renew_locks(now, membership.lock_ttl);
+        let freed = self.reap(session);
+        let beaten = Beaten { lost, look_again: self.sessions.look_again(session, now) };
+        Ok(Renewed { session, freed, beaten })
+    }
+}

@@ -1,0 +1,118 @@
+//! Taking in a plan that another store has had until now, whole and with its history.
+
+use std::collections::HashMap;
+
+use milepost_core::id::TaskId;
+use milepost_core::plan::{Plan, TaskCounts};
+use milepost_core::task::Record;
+
+use crate::codec::{digest, encode_events};
+use crate::error::{Clash, StoreError};
+use crate::model::{LockRow, TaskRef, Wake};
+use crate::moved::{MovedPlan, MovedTask};
+use crate::row::RowImage;
+use crate::snapshot::{SHORTEST, Snapshot};
+
+use super::begin::Turn;
+use super::claim::workflow_word;
+use super::codec::Sql;
+use super::known::{Known, owners_of};
+use super::sql::{text, texts};
+use super::states::{PlanState, Standing};
+use super::writes::TakenLock;
+
+/// Events that one row of the log holds.
+const EVENTS_PER_ROW: usize = 100;
+/// Tasks that are sent at once.
+const STEP: usize = 256;
+
+impl Turn {
+    /// One transaction, sent in steps: nobody sees any of it before the last.
+    pub(super) async fn import(&mut self, moved: &MovedPlan) -> Sql<Result<(), StoreError>> {
+        let Plan { definition, tasks } = &moved.plan;
+        let taken = format!("SELECT id FROM sync_tasks WHERE name = {}", text(definition.id.as_str()));
+        if !self.flush_and_ask(&taken).await?.is_empty() {
+            let difference = "a plan of that name is there already".to_owned();
+            return Ok(Err(Clash::OtherContent { plan: definition.id.clone(), difference }.into()));
+        }
+        let mut known = Known::default();
+        for step in tasks.chunks(4096) {
+            known.add_owners(self.ask_one(&owners_of(&texts(step.iter().map(|task| task.id.as_str())))).await?)?;
+        }
+        if let Some((task, owner)) = known.owners.into_iter().next() {
+            return Ok(Err(Clash::TaskId { task, owner }.into()));
+        }
+        self.desk.counters.plans += 1;
+        let no = self.desk.counters.plans;
+        let text = serde_json::to_string(definition).expect("a plan's definition came from JSON or YAML");
+        let state = PlanState {
+            no,
+            id: definition.id.clone(),
+            status: moved.row.status,
+            version: moved.row.version,
+            max_concurrency: definition.settings.max_concurrency,
+            recovery: definition.settings.recovery,
+            workflow: definition.workflow.as_ref().map(workflow_word),
+            counts: TaskCounts::default(),
+            asked: 0,
+            ready: 0,
+            created_at: moved.row.created_at,
+            started_at: moved.row.started_at,
+            ended_at: moved.row.ended_at,
+            changed_by: moved
+                .row
+                .changed_by
+                .as_ref()
+                .map(|by| serde_json::to_string(by).expect("two strings are JSON")),
+            digest: digest(&text, tasks).to_vec(),
+        };
+        self.insert_plan(&state, &text);
+        self.desk.plans.insert(no, state);
+        let locks: HashMap<&TaskId, &LockRow> = moved.locks.iter().map(|lock| (&lock.task, lock)).collect();
+        for (step, definitions) in moved.tasks.chunks(STEP).zip(tasks.chunks(STEP)) {
+            for (task, definition) in step.iter().zip(definitions) {
+                self.desk.counters.tasks += 1;
+                let key = TaskRef { no: self.desk.counters.tasks, id: definition.id.clone() };
+                self.insert_config(key.no, no, definition, task.task.spec().created_at);
+                self.import_task(no, &key, task);
+                if let Some(lock) = locks.get(&key.id) {
+                    self.import_lock(key.no, lock);
+                }
+            }
+            self.flush().await?;
+        }
+        self.recount(no).await?;
+        self.desk.log_plan(no, moved.row.changed_by.as_ref(), moved.row.ended_at.unwrap_or(self.desk.now));
+        Ok(Ok(()))
+    }
+
+    fn import_task(&mut self, plan: i64, key: &TaskRef, moved: &MovedTask) {
+        let task = &moved.task;
+        let image = RowImage::of(task);
+        let wake_at = match moved.wake {
+            Wake::At(at) if image.status.is_active() => Some(at),
+            Wake::At(_) | Wake::Recovery => None,
+        };
+        // An orphan's lease is that of a node which is gone, and never comes back.
+        let standing = Standing { lease: u64::from(moved.is_orphan()), wake_at, asked: moved.is_asked() };
+        let (tenant, turn) = (task.spec().tenant.as_ref(), -i64::from(task.spec().priority));
+        self.insert_runtime(key, plan, tenant.map(|tenant| tenant.as_str()), turn, &image, standing);
+        let mut sequence = 1;
+        for events in moved.events.chunks(EVENTS_PER_ROW) {
+            let events: &[Record] = events;
+            self.desk.append(key.no, sequence, encode_events(events));
+            sequence += events.len() as u64;
+        }
+        if task.version() >= SHORTEST {
+            self.desk.writes.snapshots.insert(key.no, Snapshot::of(task));
+        }
+        self.desk.writes.output.extend(moved.output.iter().map(|chunk| (key.no, chunk.clone())));
+    }
+
+    /// Fences never go back: whoever takes the lock next gets a larger one.
+    fn import_lock(&mut self, task: i64, lock: &LockRow) {
+        self.desk.counters.fence = self.desk.counters.fence.max(lock.fence);
+        let taken = TakenLock { task, since: lock.since, fence: lock.fence };
+        self.desk.writes.locks.insert(lock.tenant.clone(), taken);
+    }
+}

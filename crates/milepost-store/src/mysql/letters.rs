@@ -1,0 +1,65 @@
+//! What only the node that holds a task can do for others, and what it answers.
+
+use mysql_async::Row;
+
+use crate::error::StoreError;
+use crate::model::TaskRef;
+use crate::nodes::{Letter, Posted};
+
+use super::codec::{Columns, LEASES_PER_SESSION, Sql, unavailable};
+use super::read::first;
+use super::sql::{NOW, text};
+use super::store::Shared;
+
+impl Shared {
+    /// For the session that holds the task at this moment, if it is there.
+    pub(super) async fn post(&self, letter: &Letter) -> Result<Option<i64>, StoreError> {
+        let sql = format!(
+            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; INSERT INTO milepost_letters (session, task, body, at) SELECT n.session, c.unit_name, {}, {NOW} \
+             FROM task_unit_configs c JOIN task_unit_runtimes r ON r.id = c.id JOIN milepost_nodes n \
+             ON n.session = r.lease DIV {LEASES_PER_SESSION} AND n.ended = 0 AND n.expires_at >= {NOW} \
+             WHERE c.unit_name = {} AND r.lease <> 0; SELECT ROW_COUNT(), LAST_INSERT_ID()",
+            text(&letter.body),
+            text(letter.task.as_str())
+        );
+        let Some(row) = first(self.server.ask("post a letter", &sql).await?) else { return Ok(None) };
+        let mut columns = Columns::from(row);
+        let mut read = || Ok((columns.next::<i64>()?, columns.next::<i64>()?));
+        let (posted, no) = read().map_err(unavailable("post a letter"))?;
+        if posted != 1 {
+            return Ok(None);
+        }
+        self.watch.await_answer(no);
+        Ok(Some(no))
+    }
+
+    pub(super) async fn letters(&self) -> Result<Vec<Posted>, StoreError> {
+        let Some(session) = self.session() else { return Ok(Vec::new()) };
+        let sql = format!(
+            "SELECT no, task, body FROM milepost_letters WHERE session = {session} AND answer IS NULL ORDER BY no"
+        );
+        let rows = self.server.ask("read letters", &sql).await?.concat();
+        let letter = |row: Row| {
+            let mut columns = Columns::from(row);
+            let key = TaskRef { no: columns.next()?, id: columns.task_id()? };
+            Ok(Posted { no: key.no, letter: Letter { task: key.id, body: columns.next()? } })
+        };
+        rows.into_iter().map(letter).collect::<Sql<_>>().map_err(unavailable("read letters"))
+    }
+
+    pub(super) async fn answer(&self, letter: i64, answer: &str) -> Result<(), StoreError> {
+        let sql = format!("UPDATE milepost_letters SET answer = {} WHERE no = {letter}", text(answer));
+        self.server.ask("answer a letter", &sql).await.map(drop)
+    }
+
+    pub(super) async fn answer_to(&self, letter: i64) -> Result<Option<String>, StoreError> {
+        let sql = format!("SELECT answer FROM milepost_letters WHERE no = {letter}");
+        let row = first(self.server.ask("read an answer", &sql).await?);
+        let answer = row.map_or(Ok(None), |row| Columns::from(row).maybe::<String>());
+        let answer = answer.map_err(unavailable("read an answer"))?;
+        if answer.is_some() {
+            self.watch.has_answer(letter);
+        }
+        Ok(answer)
+    }
+}

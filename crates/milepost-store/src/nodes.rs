@@ -1,0 +1,82 @@
+//! Several nodes on one store: who is there, who may write, and how one is told what only it can do.
+
+use std::sync::Arc;
+
+use milepost_core::id::TaskId;
+use milepost_core::time::{Millis, Timestamp};
+
+/// A lease lasts this long without a word of its node.
+pub const LEASE: Millis = Millis::from_secs(15);
+/// A tenant stays closed to others for this long after the last word of whoever has it.
+pub const LOCK_TTL: Millis = Millis::from_secs(9000);
+
+/// How a process opens a store that it shares with others.
+#[derive(Debug, Clone)]
+pub struct Membership {
+    /// None: a visitor, who looks, submits and asks, and runs nothing.
+    pub node: Option<NodeIdentity>,
+    pub lease: Millis,
+    pub lock_ttl: Millis,
+}
+
+/// Who a node is. One that comes back under its name takes the place of what it was before, at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeIdentity {
+    pub name: Arc<str>,
+    /// Another at every start.
+    pub boot_id: Arc<str>,
+}
+
+impl Membership {
+    pub fn visitor() -> Self {
+        Self { node: None, lease: LEASE, lock_ttl: LOCK_TTL }
+    }
+
+    pub fn node(name: impl Into<Arc<str>>, boot_id: impl Into<Arc<str>>) -> Self {
+        let node = NodeIdentity { name: name.into(), boot_id: boot_id.into() };
+        Self { node: Some(node), ..Self::visitor() }
+    }
+}
+
+/// What a node says of itself when it renews its lease.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Beat {
+    pub capacity: u64,
+    pub in_hand: u64,
+}
+
+/// What a node learns when it renews its lease.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Beaten {
+    /// The lease had run out and others were let in: what the node had in hand is no longer its own. It is a member
+    /// again from here on.
+    pub lost: bool,
+    /// By then another node's lease may have run out, and its tasks be there to take.
+    pub look_again: Option<Millis>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeRow {
+    pub name: String,
+    pub boot_id: String,
+    pub started_at: Timestamp,
+    pub seen_at: Timestamp,
+    /// Its lease is good, by the store's clock.
+    pub live: bool,
+    pub in_hand: u64,
+    pub capacity: u64,
+}
+
+/// What somebody asks of a task that a node holds; only that node can do it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Letter {
+    pub task: TaskId,
+    pub body: String,
+}
+
+/// A letter that waits for its reader.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Posted {
+    pub no: i64,
+    pub letter: Letter,
+}

@@ -1,0 +1,375 @@
+//! Taking tasks on: lease, tenant lock and plan slot at once, with the start of their first stages in the same commit.
+//!
+//! Candidates are looked up, decided on here, and taken in one statement that checks each of them again: whoever was
+//! faster has it, and no transaction is open while anybody thinks.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use milepost_core::id::{PlanId, TaskId, Tenant};
+use milepost_core::plan::{OnTaskFailure, WorkflowRef};
+use milepost_core::task::{Claim, Command, Decision, Event, TaskStatus, decide_on};
+use milepost_core::time::{Millis, Timestamp};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use crate::codec::{Folded, LogHead, SharedPlan, damaged, encode_events};
+use crate::error::StoreError;
+use crate::model::{ClaimRequest, Claimed, StoredTask, TaskRef};
+use crate::row::RowImage;
+use crate::snapshot::{SHORTEST, Snapshot, interval};
+
+use super::codec::{config, head, plan_id};
+use super::columns::{EventColumns, SnapshotColumns, TaskColumns, call};
+use super::fold::{Wanted, fold};
+use super::store::Inner;
+
+/// How often a claim tries again for what another node was faster to take.
+const TRIES: u64 = 8;
+/// When to come back if that was not enough.
+const SOON: Millis = Millis::new(20);
+/// Looked at in one go, whatever the limit.
+const MOST: usize = 1024;
+
+/// A task that nobody alive has, as the store's index of them says; the numbers are stored.
+const RECOVERY: i16 = 7;
+
+pub(super) async fn claim(inner: &Inner, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    let only = match &request.only {
+        None => None,
+        Some(id) => match inner.plan_number(id).await? {
+            Some(no) => Some(no),
+            None => return Err(StoreError::NotFound { what: "plan", id: id.to_string() }),
+        },
+    };
+    let Some(session) = inner.session.number() else { return Ok(Claimed::default()) };
+    let claiming = Claiming { inner, request, only, session };
+    let mut claimed = Claimed::default();
+    let mut lost = 0;
+    let mut first = true;
+    loop {
+        match claiming.round(&mut claimed, first).await {
+            Ok(Round::Done) => break,
+            Ok(Round::Again) => first = false,
+            Ok(Round::Lost) if lost < TRIES => {
+                lost += 1;
+                // Nodes that were called at once must not go on in step.
+                tokio::time::sleep(Duration::from_millis(lost * (1 + session.unsigned_abs() % 5))).await;
+            }
+            Ok(Round::Lost) => {
+                // There is more, and others are busy with it: nobody will call when they are done.
+                claimed.next_due = Some(request.now + SOON);
+                break;
+            }
+            // What was taken so far is ours, and has to be said.
+            Err(error) if claimed.tasks.len() + claimed.ended.len() > 0 => {
+                tracing::warn!(%error, "a claim was cut short");
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(claimed)
+}
+
+struct Claiming<'a> {
+    inner: &'a Inner,
+    request: &'a ClaimRequest,
+    only: Option<i64>,
+    session: i64,
+}
+
+enum Round {
+    /// There is nothing more to take.
+    Done,
+    /// What was done may have made way for more.
+    Again,
+    /// Somebody else was faster.
+    Lost,
+}
+
+/// A task that may be taken.
+struct Candidate {
+    key: TaskRef,
+    plan: i64,
+    tenant: Option<Tenant>,
+    head: LogHead,
+    lease: i64,
+    queue: i16,
+    slot: bool,
+    /// Another task has its tenant.
+    blocked: bool,
+    revision: i32,
+    /// Free slots of its plan.
+    room: i32,
+    spec: Result<Arc<milepost_core::task::TaskSpec>, StoreError>,
+    shared: Option<SharedPlan>,
+}
+
+/// What one round sends: tasks to take, to line up for their tenants, and to set aside.
+#[derive(Default)]
+struct Taking {
+    numbers: Vec<i64>,
+    expected: Vec<i64>,
+    queues: Vec<i16>,
+    leases: Vec<i64>,
+    revisions: Vec<i32>,
+    new_leases: Vec<i64>,
+    pauses: Vec<bool>,
+    tasks: TaskColumns,
+    snapshots: SnapshotColumns,
+    stored: Vec<StoredTask>,
+    waits: Vec<i64>,
+    aside: Vec<i64>,
+    aside_versions: Vec<i64>,
+    aside_reasons: Vec<String>,
+    /// Something ended, lined up or was set aside: others may come forward.
+    makes_way: bool,
+}
+
+impl Claiming<'_> {
+    async fn round(&self, claimed: &mut Claimed, first: bool) -> Result<Round, StoreError> {
+        let room = self.request.limit.saturating_sub(claimed.tasks.len() + claimed.ended.len()).min(MOST);
+        let rows = self.candidates(room, !first).await?;
+        claimed.next_due = rows[0].get::<_, Option<i64>>("due").map(Timestamp::from_millis);
+        let candidates = self.read(rows).await?;
+        if candidates.is_empty() || room == 0 {
+            return Ok(Round::Done);
+        }
+        let cut = candidates.len() == MOST;
+        let mut taking = self.decide(candidates).await?;
+        let sent = taking.numbers.len();
+        let taken = self.take(&mut taking, claimed).await?;
+        Ok(match (taken == sent, taking.makes_way || cut) {
+            (false, _) => Round::Lost,
+            (true, true) => Round::Again,
+            (true, false) => Round::Done,
+        })
+    }
+
+    async fn candidates(&self, most: usize, pending_only: bool) -> Result<Vec<Row>, StoreError> {
+        let known: Vec<String> = self.request.workflows.iter().map(workflow_key).collect();
+        let (most, now) = (i32::try_from(most).unwrap_or(i32::MAX), self.request.now.as_millis());
+        let parameters: &super::connect::Parameters<'_> = &[
+            (&self.session, Type::INT8),
+            (&self.only, Type::INT8),
+            (&self.request.plans, Type::BOOL),
+            (&known, Type::TEXT_ARRAY),
+            (&most, Type::INT4),
+            (&now, Type::INT8),
+            (&pending_only, Type::BOOL),
+        ];
+        self.inner.server.write("claim", &call("candidates", parameters), parameters).await
+    }
+
+    async fn read(&self, rows: Vec<Row>) -> Result<Vec<Candidate>, StoreError> {
+        let rows: Vec<Row> = rows.into_iter().filter(|row| row.get::<_, Option<i64>>("no").is_some()).collect();
+        let plans: HashSet<(i64, i32)> = rows.iter().map(|row| (row.get("plan"), row.get("revision"))).collect();
+        let shared = self.inner.plans.read(&self.inner.server, &plans.into_iter().collect::<Vec<_>>()).await?;
+        let candidate = |row: &Row| {
+            let config = config(row)?;
+            let (key, plan, tenant) = (config.key.clone(), config.plan, config.tenant.clone());
+            let (shared, spec) = match shared.get(&plan) {
+                Some(Ok(shared)) => (Some(shared.clone()), config.spec(shared, row.get("rank"))),
+                Some(Err(why)) => (None, Err(damaged(format!("the plan of task {}", key.id), why))),
+                None => (None, Err(damaged(format!("the plan of task {}", key.id), "it is missing"))),
+            };
+            Ok(Candidate {
+                key,
+                plan,
+                tenant,
+                head: head(row)?,
+                lease: row.get("lease"),
+                queue: row.get("queue"),
+                slot: row.get("slot"),
+                blocked: row.get("blocked"),
+                revision: row.get("revision"),
+                room: row.get("room"),
+                spec,
+                shared,
+            })
+        };
+        rows.iter().map(candidate).collect()
+    }
+
+    /// One after another, as if each were taken before the next is looked at. Once something was passed over, no more
+    /// PENDING tasks of other plans are taken: what comes forward in its place is before them.
+    async fn decide(&self, candidates: Vec<Candidate>) -> Result<Taking, StoreError> {
+        let mut folded = self.fold(&candidates).await?;
+        let mut taking = Taking::default();
+        let mut rooms: HashMap<i64, i32> = HashMap::new();
+        let mut tenants: HashSet<Tenant> = HashSet::new();
+        let mut paused: HashSet<i64> = HashSet::new();
+        let mut last_plan = None;
+        for candidate in candidates {
+            let pending = candidate.head.status == TaskStatus::Pending;
+            if pending {
+                if taking.makes_way && last_plan != Some(candidate.plan) {
+                    break;
+                }
+                last_plan = Some(candidate.plan);
+            }
+            let room = rooms.entry(candidate.plan).or_insert(candidate.room);
+            let is_taken = candidate.tenant.as_ref().is_some_and(|tenant| tenants.contains(tenant));
+            if candidate.blocked || is_taken {
+                if pending {
+                    taking.waits.push(candidate.key.no);
+                    taking.makes_way = true;
+                }
+                continue;
+            }
+            if (!candidate.slot && *room <= 0) || (paused.contains(&candidate.plan) && pending) {
+                continue;
+            }
+            let decided = match (candidate.spec.as_ref(), folded.remove(&candidate.key.no)) {
+                (Ok(_), Some(Ok(folded))) => self.decision(&candidate, folded),
+                (Ok(_), Some(Err(error))) => Err(error.to_string()),
+                (Ok(_), None) => Err("its log is missing".to_owned()),
+                (Err(error), _) => Err(error.to_string()),
+            };
+            let (decision, events) = match decided {
+                Ok(decided) => decided,
+                Err(why) => {
+                    tracing::error!(task = %candidate.key.id, error = why, "task cannot be run; it is left as it is");
+                    taking.set_aside(&candidate, why);
+                    continue;
+                }
+            };
+            if decision.task.status().is_active() {
+                *room -= i32::from(!candidate.slot);
+                tenants.extend(candidate.tenant.clone());
+            } else {
+                taking.makes_way = true;
+            }
+            if taking.push(&candidate, decision, events, self.inner.session.new_lease(self.session)) {
+                paused.insert(candidate.plan);
+            }
+        }
+        Ok(taking)
+    }
+
+    async fn fold(&self, candidates: &[Candidate]) -> Result<HashMap<i64, Result<Folded, StoreError>>, StoreError> {
+        let wanted = candidates.iter().filter(|candidate| !candidate.blocked).filter_map(|candidate| {
+            let spec = candidate.spec.as_ref().ok()?.clone();
+            Some(Wanted { key: candidate.key.clone(), spec, head: candidate.head })
+        });
+        let wanted: Vec<Wanted> = wanted.collect();
+        let folded = fold(&self.inner.server, &wanted).await?;
+        Ok(wanted.into_iter().map(|one| one.key.no).zip(folded).collect())
+    }
+
+    fn decision(&self, candidate: &Candidate, folded: Folded) -> Result<(Decision, u64), String> {
+        let Folded { task, events } = folded;
+        let lost = candidate.queue == RECOVERY && (candidate.lease != 0 || !task.interrupted());
+        let lost_by: Option<Arc<str>> = lost.then(|| task.node().cloned().unwrap_or_else(|| "unknown".into()));
+        let claim = Claim { node: self.request.node.clone(), lost_by, automatic: self.request.only.is_none() };
+        let decision = decide_on(task.into(), Command::Claim(claim), self.request.now);
+        decision.map(|decision| (decision, events)).map_err(|refused| refused.rejection.to_string())
+    }
+
+    /// How many were ours to take.
+    async fn take(&self, taking: &mut Taking, claimed: &mut Claimed) -> Result<usize, StoreError> {
+        if taking.numbers.is_empty() && taking.waits.is_empty() && taking.aside.is_empty() {
+            return Ok(0);
+        }
+        let (lock_ms, now) = (self.inner.session.lock_ms(), self.request.now.as_millis());
+        let mut parameters: Vec<(&(dyn tokio_postgres::types::ToSql + Sync), Type)> = vec![
+            (&self.session, Type::INT8),
+            (&lock_ms, Type::INT8),
+            (&now, Type::INT8),
+            (&taking.numbers, Type::INT8_ARRAY),
+            (&taking.expected, Type::INT8_ARRAY),
+            (&taking.queues, Type::INT2_ARRAY),
+            (&taking.leases, Type::INT8_ARRAY),
+            (&taking.revisions, Type::INT4_ARRAY),
+            (&taking.new_leases, Type::INT8_ARRAY),
+        ];
+        parameters.extend(taking.tasks.image());
+        parameters.extend(taking.tasks.events());
+        parameters.push((&taking.pauses, Type::BOOL_ARRAY));
+        parameters.push((&self.inner.rules.pause, Type::INT2_ARRAY));
+        parameters.extend(self.inner.rules.settling());
+        parameters.extend(taking.snapshots.parameters());
+        parameters.push((&taking.waits, Type::INT8_ARRAY));
+        parameters.push((&taking.aside, Type::INT8_ARRAY));
+        parameters.push((&taking.aside_versions, Type::INT8_ARRAY));
+        parameters.push((&taking.aside_reasons, Type::TEXT_ARRAY));
+        let sql = call("take_tasks", &parameters);
+        let row = self.inner.server.write("claim", &sql, &parameters).await?.remove(0);
+        self.inner.stats.count(1, 0);
+        let taken: Vec<bool> = row.get::<_, Option<Vec<bool>>>("taken").unwrap_or_default();
+        let settled: Vec<String> = row.get::<_, Option<Vec<String>>>("change_plans").unwrap_or_default();
+        let mut count = 0;
+        for (stored, taken) in std::mem::take(&mut taking.stored).into_iter().zip(taken) {
+            count += usize::from(taken);
+            match (taken, stored.task.status().is_active()) {
+                (true, true) => claimed.tasks.push(stored),
+                (true, false) => claimed.ended.push(stored),
+                (false, _) => {}
+            }
+        }
+        for id in settled {
+            claimed.settled.push(plan_id(&id)?);
+        }
+        Ok(count)
+    }
+}
+
+impl Taking {
+    /// True when its plan is to pause because of it.
+    fn push(&mut self, candidate: &Candidate, decision: Decision, folded: u64, lease: i64) -> bool {
+        let Decision { task, events, .. } = decision;
+        self.numbers.push(candidate.key.no);
+        self.expected.push(candidate.head.version as i64);
+        self.queues.push(candidate.queue);
+        self.leases.push(candidate.lease);
+        self.revisions.push(candidate.revision);
+        self.new_leases.push(lease);
+        let body = (!events.is_empty()).then(|| encode_events(&events));
+        self.tasks.push(RowImage::of(&task), body, EventColumns::of(&events));
+        let ord = self.numbers.len() as i64;
+        // It took as long as that because its last snapshot was lost, or made before there were any.
+        if folded >= SHORTEST && folded > interval(&task) {
+            self.snapshots.push(ord, Snapshot::of(&task));
+        } else if let Some(snapshot) = Snapshot::due(&task, candidate.head.version, &events) {
+            self.snapshots.push(ord, snapshot);
+        }
+        let failed = events.iter().any(|record| matches!(record.event(), Event::TaskFailed { .. }));
+        let pause = |shared: &SharedPlan| shared.settings.on_task_failure == OnTaskFailure::Pause;
+        let pauses = failed && candidate.shared.as_ref().is_some_and(pause);
+        self.pauses.push(pauses);
+        self.stored.push(StoredTask {
+            key: candidate.key.clone(),
+            epoch: if task.status().is_active() { lease.unsigned_abs() } else { 0 },
+            task,
+            orphaned: false,
+            blocked_by: None,
+            progress: None,
+            claim_events: events,
+        });
+        pauses
+    }
+
+    /// Damaged data is never run from zero: it waits, visibly, for a person.
+    fn set_aside(&mut self, candidate: &Candidate, why: String) {
+        self.aside.push(candidate.key.no);
+        self.aside_versions.push(candidate.head.version as i64);
+        self.aside_reasons.push(super::columns::text(why));
+        self.makes_way = true;
+    }
+}
+
+/// How a workflow is known in the store.
+pub(super) fn workflow_key(workflow: &WorkflowRef) -> String {
+    format!("{}@{}", workflow.name, workflow.version)
+}
+
+/// What is asked of by name.
+pub(super) fn missing_task(id: &TaskId) -> StoreError {
+    StoreError::NotFound { what: "task", id: id.to_string() }
+}
+
+pub(super) fn missing_plan(id: &PlanId) -> StoreError {
+    StoreError::NotFound { what: "plan", id: id.to_string() }
+}

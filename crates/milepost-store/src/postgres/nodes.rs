@@ -1,0 +1,103 @@
+//! Beats, who is there, and letters between nodes.
+
+use milepost_core::time::{Millis, Timestamp};
+use tokio_postgres::types::Type;
+
+use crate::error::StoreError;
+use crate::nodes::{Beat, Beaten, Letter, NodeRow, Posted};
+
+use super::codec::task_id;
+use super::columns::call;
+use super::store::Inner;
+
+pub(super) async fn beat(inner: &Inner, beat: Beat) -> Result<Beaten, StoreError> {
+    let session = &inner.session;
+    let (Some(node), Some(own)) = (&session.membership.node, session.number()) else { return Ok(Beaten::default()) };
+    let (name, boot) = (node.name.as_ref(), node.boot_id.as_ref());
+    let (lease, lock) = (session.lease_ms(), session.lock_ms());
+    let (in_hand, capacity) = (clamp(beat.in_hand), clamp(beat.capacity));
+    let parameters: &super::connect::Parameters<'_> = &[
+        (&name, Type::TEXT),
+        (&boot, Type::TEXT),
+        (&own, Type::INT8),
+        (&lease, Type::INT8),
+        (&lock, Type::INT8),
+        (&in_hand, Type::INT8),
+        (&capacity, Type::INT8),
+    ];
+    let row =
+        inner.server.write("renew the lease of this node", &call("beat", parameters), parameters).await?.remove(0);
+    match row.get::<_, i32>("state") {
+        0 => {
+            let look_again: Option<i64> = row.get("look_again");
+            Ok(Beaten { lost: false, look_again: look_again.map(|length| Millis::new(length.unsigned_abs())) })
+        }
+        1 => {
+            session.begin(&inner.server).await?;
+            Ok(Beaten { lost: true, look_again: None })
+        }
+        _ => Err(StoreError::Owned {
+            path: format!("the node name `{name}`"),
+            pid: 0,
+            command: " (another process has registered under it since)".to_owned(),
+        }),
+    }
+}
+
+pub(super) async fn leave(inner: &Inner) -> Result<(), StoreError> {
+    let Some(own) = inner.session.number() else { return Ok(()) };
+    inner.server.write("give up the place of this node", "SELECT @.leave($1)", &[(&own, Type::INT8)]).await?;
+    Ok(())
+}
+
+pub(super) async fn list(inner: &Inner) -> Result<Vec<NodeRow>, StoreError> {
+    let sql = "SELECT *, NOT ended AND expires_at >= @.now_ms() AS live FROM @.nodes ORDER BY name";
+    let rows = inner.server.read("list nodes", sql, &[]).await?;
+    let node = |row: &tokio_postgres::Row| NodeRow {
+        name: row.get("name"),
+        boot_id: row.get("boot_id"),
+        started_at: Timestamp::from_millis(row.get("started_at")),
+        seen_at: Timestamp::from_millis(row.get("seen_at")),
+        live: row.get("live"),
+        in_hand: row.get::<_, i64>("in_hand").unsigned_abs(),
+        capacity: row.get::<_, i64>("capacity").unsigned_abs(),
+    };
+    Ok(rows.iter().map(node).collect())
+}
+
+pub(super) async fn post(inner: &Inner, letter: Letter) -> Result<Option<i64>, StoreError> {
+    let own = inner.session.number();
+    let task = letter.task.as_str();
+    let parameters: &super::connect::Parameters<'_> =
+        &[(&own, Type::INT8), (&task, Type::TEXT), (&letter.body, Type::TEXT)];
+    let rows = inner.server.write("post a letter", "SELECT @.post_letter($1, $2, $3)", parameters).await?;
+    Ok(rows[0].get(0))
+}
+
+pub(super) async fn letters(inner: &Inner) -> Result<Vec<Posted>, StoreError> {
+    let Some(own) = inner.session.number() else { return Ok(Vec::new()) };
+    let sql = "SELECT no, task, body FROM @.letters WHERE session = $1 AND answer IS NULL ORDER BY no";
+    let rows = inner.server.read("read letters", sql, &[(&own, Type::INT8)]).await?;
+    let posted = |row: &tokio_postgres::Row| {
+        Ok(Posted { no: row.get(0), letter: Letter { task: task_id(row.get(1))?, body: row.get(2) } })
+    };
+    rows.iter().map(posted).collect()
+}
+
+pub(super) async fn answer(inner: &Inner, letter: i64, answer: String) -> Result<(), StoreError> {
+    let own = inner.session.number();
+    let parameters: &super::connect::Parameters<'_> =
+        &[(&own, Type::INT8), (&letter, Type::INT8), (&answer, Type::TEXT)];
+    inner.server.write("answer a letter", "SELECT @.answer_letter($1, $2, $3)", parameters).await?;
+    Ok(())
+}
+
+pub(super) async fn answer_to(inner: &Inner, letter: i64) -> Result<Option<String>, StoreError> {
+    let sql = "SELECT answer FROM @.letters WHERE no = $1";
+    let rows = inner.server.read("read an answer", sql, &[(&letter, Type::INT8)]).await?;
+    Ok(rows.first().and_then(|row| row.get(0)))
+}
+
+fn clamp(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,106 @@
+//! Changes of a plan's own status, and notes of what its tasks do.
+
+use milepost_core::plan::next_plan_status;
+use milepost_core::time::Timestamp;
+use tokio_postgres::types::Type;
+
+use crate::error::StoreError;
+use crate::model::{Note, PlanChange, PlanRow};
+
+use super::claim::missing_plan;
+use super::codec::plan_status;
+use super::columns::{Rules, call};
+use super::commit::OutputColumns;
+use super::requests::KeptAnswer;
+use super::store::Inner;
+
+/// What the server says to a change of a plan.
+pub(super) enum Answer {
+    Changed,
+    /// It is at this version, not at the expected one.
+    OtherVersion(u64),
+    /// It has this status, which refuses.
+    Refused(i16),
+}
+
+/// What is to become of a plan, by the rules of a table.
+pub(super) struct Asked<'a> {
+    pub(super) plan: i64,
+    pub(super) expected: Option<u64>,
+    pub(super) rules: Option<Vec<i16>>,
+    pub(super) by: Option<String>,
+    pub(super) at: Timestamp,
+    pub(super) answer: Option<KeptAnswer<'a>>,
+}
+
+pub(super) async fn change(inner: &Inner, change: PlanChange) -> Result<PlanRow, StoreError> {
+    let missing = || missing_plan(&change.plan);
+    let plan = inner.plan_number(&change.plan).await?.ok_or_else(missing)?;
+    let by = serde_json::to_string(&change.by).expect("two strings are JSON");
+    let asked = Asked {
+        plan,
+        expected: change.expected,
+        rules: Some(Rules::of(change.command)),
+        by: Some(by),
+        at: change.now,
+        answer: None,
+    };
+    match ask(inner, asked).await? {
+        Answer::Changed => inner.plan(&change.plan).await?.ok_or_else(missing),
+        Answer::OtherVersion(found) => {
+            let expected = change.expected.unwrap_or(found);
+            Err(StoreError::PlanConflict { plan: change.plan, expected, found })
+        }
+        Answer::Refused(status) => {
+            let row = inner.plan(&change.plan).await?.ok_or_else(missing)?;
+            let said = next_plan_status(change.plan.as_str(), plan_status(status)?, &row.counts, change.command);
+            said.map(|_| row).map_err(StoreError::from)
+        }
+    }
+}
+
+pub(super) async fn ask(inner: &Inner, asked: Asked<'_>) -> Result<Answer, StoreError> {
+    let own = inner.session.number();
+    let (expected, at) = (asked.expected.map(|version| version as i64), asked.at.as_millis());
+    let answer = asked.answer.as_ref();
+    let (key, digest) = (answer.map(|kept| kept.key), answer.map(|kept| kept.digest));
+    let text = answer.map(|kept| kept.text.as_str());
+    let parameters: &super::connect::Parameters<'_> = &[
+        (&own, Type::INT8),
+        (&asked.plan, Type::INT8),
+        (&expected, Type::INT8),
+        (&asked.rules, Type::INT2_ARRAY),
+        (&asked.by, Type::TEXT),
+        (&at, Type::INT8),
+        (&key, Type::TEXT),
+        (&digest, Type::BYTEA),
+        (&text, Type::TEXT),
+    ];
+    let row = inner.server.write("change a plan", &call("change_plan", parameters), parameters).await?.remove(0);
+    inner.stats.count(1, 0);
+    Ok(match row.get::<_, i32>("verdict") {
+        0 => Answer::Changed,
+        2 => Answer::OtherVersion(row.get::<_, i64>("version").unsigned_abs()),
+        _ => Answer::Refused(row.get("status")),
+    })
+}
+
+pub(super) async fn note(inner: &Inner, notes: Vec<Note>) -> Result<(), StoreError> {
+    let (mut numbers, mut dones, mut totals) = (Vec::new(), Vec::new(), Vec::new());
+    let mut output = OutputColumns::default();
+    for note in notes {
+        if let Some((done, total)) = note.progress {
+            numbers.push(note.key.no);
+            dones.push(i64::try_from(done).unwrap_or(i64::MAX));
+            totals.push(i64::try_from(total).unwrap_or(i64::MAX));
+        }
+        output.extend(note.key.no, note.output);
+    }
+    let own = inner.session.number();
+    let mut parameters: Vec<(&(dyn tokio_postgres::types::ToSql + Sync), Type)> =
+        vec![(&own, Type::INT8), (&numbers, Type::INT8_ARRAY), (&dones, Type::INT8_ARRAY), (&totals, Type::INT8_ARRAY)];
+    parameters.extend(output.parameters());
+    inner.server.write("note", &call("note_tasks", &parameters), &parameters).await?;
+    inner.stats.count(1, 0);
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! Who this handle is to the others: its session, and the leases that are numbered in it.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use tokio_postgres::types::Type;
+
+use crate::error::StoreError;
+use crate::nodes::Membership;
+
+use super::connect::Server;
+
+/// Leases of one session lie between its number and the next, so that a look at one tells whose it is.
+const LEASES_PER_SESSION: i64 = 1 << 40;
+
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) membership: Membership,
+    /// The session's number, and the last lease given in it; none for a visitor.
+    now: Mutex<Option<(i64, i64)>>,
+}
+
+impl Session {
+    /// A node takes the place of whoever had its name.
+    pub(super) async fn open(server: &Server, membership: Membership) -> Result<Self, StoreError> {
+        let session = Self { membership, now: Mutex::new(None) };
+        session.begin(server).await?;
+        Ok(session)
+    }
+
+    /// Begins anew under the same name.
+    pub(super) async fn begin(&self, server: &Server) -> Result<(), StoreError> {
+        let Some(node) = &self.membership.node else { return Ok(()) };
+        let (name, boot) = (node.name.as_ref(), node.boot_id.as_ref());
+        let lease = self.lease_ms();
+        let parameters: &super::connect::Parameters<'_> =
+            &[(&name, Type::TEXT), (&boot, Type::TEXT), (&lease, Type::INT8)];
+        let rows = server.write("register this node", "SELECT @.register($1, $2, $3)", parameters).await?;
+        let number: i64 = rows[0].get(0);
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = Some((number, number * LEASES_PER_SESSION));
+        Ok(())
+    }
+
+    /// None for a visitor.
+    pub(super) fn number(&self) -> Option<i64> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).map(|(number, _)| number)
+    }
+
+    /// A lease of this session, each only once; if it is over by now, nobody will take it.
+    pub(super) fn new_lease(&self, session: i64) -> i64 {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        match now.as_mut() {
+            Some((number, last)) if *number == session => {
+                *last += 1;
+                *last
+            }
+            _ => session * LEASES_PER_SESSION,
+        }
+    }
+
+    pub(super) fn lease_ms(&self) -> i64 {
+        i64::try_from(self.membership.lease.get()).unwrap_or(i64::MAX)
+    }
+
+    pub(super) fn lock_ms(&self) -> i64 {
+        i64::try_from(self.membership.lock_ttl.get()).unwrap_or(i64::MAX)
+    }
+}

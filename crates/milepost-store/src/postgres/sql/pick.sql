@@ -1,0 +1,81 @@
+-- What may be claimed next, in the order in which it is taken. Nothing is taken here: between this and `take_tasks` the
+-- tasks are folded and decided on by those who can, and no transaction waits for them.
+
+CREATE FUNCTION @.pick(
+    own bigint, only_plan bigint, runs_stages boolean, known text[], most integer, now_at bigint, pending_only boolean
+) RETURNS TABLE (no bigint, queue smallint, blocked boolean, revision integer, room integer) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE at_plan bigint := coalesce(only_plan - 1, 0); p @.plans; clock bigint; wanted integer := most; found_now integer;
+BEGIN
+    PERFORM @.reap_if_due(own);
+    IF NOT EXISTS (SELECT FROM @.nodes n WHERE n.session = own AND NOT n.ended) THEN
+        RAISE EXCEPTION 'the session of this node has ended' USING ERRCODE = 'MP001';
+    END IF;
+    clock := @.now_ms();
+    IF NOT pending_only AND wanted > 0 THEN
+        -- The interrupted by number, then what is due by time.
+        RETURN QUERY
+        SELECT c.no, c.queue, false, c.revision, c.room FROM (
+            SELECT r.no, r.queue, q.revision, q.max_concurrency - q.slots AS room, r.wake_at
+            FROM @.task_runtimes r JOIN @.plans q ON q.no = r.plan
+            WHERE (r.queue = 7 AND (only_plan IS NOT NULL OR q.automatic) OR r.queue IN (5, 6) AND r.wake_at <= now_at)
+                AND (only_plan IS NULL OR q.no = only_plan) AND (r.status = 6 OR q.status = 2)
+                AND (r.slot OR q.slots < q.max_concurrency)
+                AND CASE WHEN q.workflow IS NULL THEN runs_stages ELSE q.workflow = ANY (known) END
+                AND NOT EXISTS (
+                    SELECT FROM @.locks l WHERE l.tenant = r.tenant AND l.task <> r.no AND l.expires_at >= clock
+                )
+            ORDER BY r.queue <> 7, CASE WHEN r.queue <> 7 THEN r.wake_at END, r.no
+            LIMIT wanted
+        ) c;
+        GET DIAGNOSTICS found_now = ROW_COUNT;
+        wanted := wanted - found_now;
+    END IF;
+    -- From plan to plan among those that have a task to take.
+    WHILE wanted > 0 LOOP
+        SELECT r.plan INTO at_plan FROM @.task_runtimes r WHERE r.queue = 0 AND r.plan > at_plan ORDER BY r.plan LIMIT 1;
+        EXIT WHEN NOT FOUND OR at_plan > only_plan;
+        SELECT * INTO p FROM @.plans q WHERE q.no = at_plan;
+        CONTINUE WHEN p.status <> 2 OR p.slots >= p.max_concurrency
+            OR NOT CASE WHEN p.workflow IS NULL THEN runs_stages ELSE p.workflow = ANY (known) END;
+        RETURN QUERY
+        SELECT r.no, r.queue, EXISTS (
+                SELECT FROM @.locks l WHERE l.tenant = r.tenant AND l.task <> r.no AND l.expires_at >= clock
+            ), p.revision, p.max_concurrency - p.slots
+        FROM @.task_runtimes r WHERE r.queue = 0 AND r.plan = at_plan
+        ORDER BY r.rank, r.no LIMIT least(wanted, p.max_concurrency - p.slots);
+        GET DIAGNOSTICS found_now = ROW_COUNT;
+        wanted := wanted - found_now;
+    END LOOP;
+END $$;
+
+-- When the next sleeping task wakes that could be claimed then.
+CREATE FUNCTION @.next_due(only_plan bigint, runs_stages boolean, known text[], now_at bigint) RETURNS bigint LANGUAGE sql STABLE
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+    SELECT min(d.wake_at) FROM unnest(ARRAY[5, 6]::smallint[]) u (queue), LATERAL (
+        SELECT r.wake_at FROM @.task_runtimes r JOIN @.plans q ON q.no = r.plan
+        WHERE r.queue = u.queue AND r.queue IN (2, 5, 6, 7) AND r.wake_at > now_at AND (only_plan IS NULL OR q.no = only_plan)
+            AND (r.status = 6 OR q.status = 2)
+            AND CASE WHEN q.workflow IS NULL THEN runs_stages ELSE q.workflow = ANY (known) END
+        ORDER BY r.wake_at LIMIT 1
+    ) d
+$$;
+
+-- The same with all that it takes to decide on them. There is always a row, so that `due` has a place.
+CREATE FUNCTION @.candidates(
+    own bigint, only_plan bigint, runs_stages boolean, known text[], most integer, now_at bigint, pending_only boolean
+) RETURNS TABLE (due bigint, no bigint, id text, plan bigint, tenant text, created_at bigint, body text, crc bigint, rank bigint,
+    version bigint, last_event bigint, status smallint, lease bigint, queue smallint, slot boolean,
+    blocked boolean, revision integer, room integer) LANGUAGE sql VOLATILE ROWS 100
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+    WITH d AS MATERIALIZED (SELECT @.next_due(only_plan, runs_stages, known, now_at) AS due)
+    SELECT d.due, c.no, c.id, c.plan, c.tenant, c.created_at, c.body, c.crc, r.rank, r.version, r.last_event, r.status, r.lease,
+        k.queue, r.slot, k.blocked, k.revision, k.room
+    FROM d
+    LEFT JOIN (
+        @.pick(own, only_plan, runs_stages, known, most, now_at, pending_only) WITH ORDINALITY k (no, queue, blocked, revision, room, i)
+        JOIN @.task_configs c ON c.no = k.no JOIN @.task_runtimes r ON r.no = k.no
+    ) ON true
+    ORDER BY k.i
+$$;

@@ -1,0 +1,7 @@
+-- A node stops in good order; what it still has is an orphan's at once.
+if me ~= '' and is_member(me) then end_session(me) end
+local more = free_orphans()
+-- Also when nothing is there to claim yet: somebody else has to mind the times at which something will be.
+woke = true
+flush()
+return more and 1 or 0

@@ -1,0 +1,43 @@
+-- What somebody asks of a task that a node holds: 'post', 'letters', 'answer' or 'read', and what belongs to it.
+local HOUR = 3600000
+local what, one, two = ARGV[FIRST], ARGV[FIRST + 1], ARGV[FIRST + 2]
+
+if what == 'post' then
+  local no = call('HGET', M .. 'task-numbers', one)
+  local task = no and load_task(no)
+  if not task or task.lease == '0' or not is_live(task.session) then return 0 end
+  local letter = call('HINCRBY', COUNTERS, 'letter', 1)
+  local key, inbox = M .. 'letter:' .. letter, M .. 'letters:' .. task.session
+  call('HSET', key, 'task', one, 'body', two, 'to', task.session)
+  call('PEXPIRE', key, HOUR)
+  call('ZADD', inbox, letter, letter)
+  call('PEXPIRE', inbox, HOUR)
+  call('PUBLISH', M .. 'called', 'letter ' .. task.session)
+  return letter
+end
+
+if what == 'letters' then
+  local letters = {}
+  if me == '' or not is_member(me) then return letters end
+  for _, no in ipairs(call('ZRANGE', M .. 'letters:' .. me, 0, 999)) do
+    local f = call('HMGET', M .. 'letter:' .. no, 'task', 'body')
+    if f[1] then
+      letters[#letters + 1] = { no, f[1], f[2] }
+    else
+      call('ZREM', M .. 'letters:' .. me, no)
+    end
+  end
+  return letters
+end
+
+local key = M .. 'letter:' .. one
+if what == 'answer' then
+  if call('EXISTS', key) == 1 then
+    call('HSET', key, 'answer', two)
+    call('ZREM', M .. 'letters:' .. call('HGET', key, 'to'), one)
+    call('PUBLISH', M .. 'called', 'answer ' .. one)
+  end
+  return 1
+end
+local answer = call('HGET', key, 'answer')
+return answer and { answer } or {}

@@ -1,0 +1,155 @@
+-- Finds tasks to claim, in order, with all that is needed to decide on them; `take` then takes those still free.
+-- plan that is wanted ('' for any), how many, the caller's time, and the kinds of plans it can run.
+local only, limit, now = ARGV[FIRST], tonumber(ARGV[FIRST + 1]), tonumber(ARGV[FIRST + 2])
+if is_lost() then return { 'lost' } end
+reap()
+if free_orphans() then
+  flush()
+  return { 'again' }
+end
+flush()
+
+local kinds, known = {}, {}
+for index = FIRST + 3, #ARGV do
+  kinds[#kinds + 1] = ARGV[index]
+  known[ARGV[index]] = true
+end
+local wanted
+if only ~= '' then
+  local no = call('HGET', M .. 'plans', only)
+  if not no then return { 'missing' } end
+  wanted = plan_of(no)
+  if not known[wanted.kind] then return { 'ok', 0, 0, '', {} } end
+end
+
+-- More than this is left to the next round, so that nobody else waits for long.
+local MOST = 1000
+local picked, tenants, used, looked = {}, {}, {}, 0
+-- What was passed over might have been taken if something before it had ended at once.
+local constrained, more = false, false
+
+local function room(plan) return plan.max - plan.slots - (used[plan.no] or 0) end
+
+local function pick(task, plan)
+  if task.tenant ~= '' then tenants[task.tenant] = true end
+  if not task.slot then used[plan.no] = (used[plan.no] or 0) + 1 end
+  picked[#picked + 1] = task
+end
+
+-- Free, taken in this very round, or busy.
+local function tenant_of(task)
+  if task.tenant == '' then return 'free' end
+  if tenants[task.tenant] then return 'taken' end
+  return blocker(task) and 'busy' or 'free'
+end
+
+local function try(task, plan)
+  if #picked >= limit then return end
+  looked = looked + 1
+  local tenant = tenant_of(task)
+  if tenant == 'taken' or (not task.slot and room(plan) <= 0) then
+    constrained = true
+  elseif tenant == 'free' then
+    pick(task, plan)
+  elseif task.place == 'undo' then
+    line_up(task)
+    more = true
+  end
+end
+
+-- --- what was interrupted, by number; then what is due, by time ---
+
+local function earlier(one, other)
+  if one.at ~= other.at then return one.at < other.at end
+  return one.no < other.no
+end
+
+local function try_all(list)
+  table.sort(list, earlier)
+  for _, found in ipairs(list) do
+    local task = load_whole(found.task)
+    try(task, plan_of(task.plan))
+  end
+end
+
+local function found(list, no, at) list[#list + 1] = { at = tonumber(at), no = tonumber(no), task = no } end
+
+local function undo_of(plan, due)
+  local asked = call('ZRANGEBYSCORE', M .. 'undo:' .. plan.no, '-inf', now, 'WITHSCORES', 'LIMIT', 0,
+    math.max(room(plan), 0) + 16)
+  for index = 1, #asked, 2 do found(due, unpad(asked[index]), asked[index + 1]) end
+end
+
+local recovery, due, next_due = {}, {}, nil
+if wanted then
+  for _, no in ipairs(call('SMEMBERS', M .. 'idle:' .. wanted.no)) do
+    local f = call('HMGET', M .. 'task:' .. no, 'place', 'wake')
+    if f[1] == 'recovery' or f[1] == 'manual' then
+      found(recovery, no, 0)
+    elseif f[1] == 'due' and tonumber(f[2]) <= now then
+      found(due, no, f[2])
+    elseif f[1] == 'due' then
+      next_due = math.min(next_due or math.huge, tonumber(f[2]))
+    end
+  end
+  if room(wanted) > 0 then undo_of(wanted, due) end
+else
+  for _, kind in ipairs(kinds) do
+    for _, no in ipairs(call('ZRANGE', M .. 'recovery:' .. kind, 0, limit + 64)) do found(recovery, unpad(no), 0) end
+    local over = call('ZRANGEBYSCORE', M .. 'due:' .. kind, '-inf', now, 'WITHSCORES', 'LIMIT', 0, limit + 64)
+    for index = 1, #over, 2 do found(due, unpad(over[index]), over[index + 1]) end
+    for _, no in ipairs(call('ZRANGE', M .. 'undo-plans:' .. kind, 0, limit)) do undo_of(plan_of(no), due) end
+    local later = call('ZRANGEBYSCORE', M .. 'due:' .. kind, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    if later[2] then next_due = math.min(next_due or math.huge, tonumber(later[2])) end
+  end
+end
+try_all(recovery)
+try_all(due)
+
+-- --- what is pending, by plan, priority and position ---
+
+local function try_ready(plan)
+  local ready, offset = M .. 'ready:' .. plan.no, 0
+  while #picked < limit and room(plan) > 0 and looked < MOST do
+    local members = call('ZRANGE', ready, offset, offset + math.min(limit - #picked, room(plan)) - 1)
+    if #members == 0 then return end
+    for _, member in ipairs(members) do
+      local task = load_whole(unpad(member))
+      local tenant = tenant_of(task)
+      looked = looked + 1
+      if tenant == 'busy' then
+        line_up(task)
+      else
+        offset = offset + 1
+        if tenant == 'free' then pick(task, plan) else constrained = true end
+      end
+    end
+  end
+  if call('ZCARD', ready) > offset then
+    constrained = true
+    more = more or (looked >= MOST and #picked < limit)
+  end
+end
+
+local candidates = {}
+if wanted then
+  if wanted.status == PLAN_RUNNING then candidates[1] = tonumber(wanted.no) end
+else
+  for _, kind in ipairs(kinds) do
+    local plans = call('ZRANGE', M .. 'ready-plans:' .. kind, 0, MOST)
+    for _, no in ipairs(plans) do candidates[#candidates + 1] = tonumber(no) end
+  end
+  table.sort(candidates)
+end
+for _, no in ipairs(candidates) do
+  if #picked >= limit or looked >= MOST then
+    constrained, more = true, more or #picked < limit
+    break
+  end
+  try_ready(plan_of(string.format('%d', no)))
+end
+
+local tasks = {}
+for index, task in ipairs(picked) do tasks[index] = describe(task, false) end
+flush()
+return { 'ok', more and 1 or 0, constrained and 1 or 0, next_due and string.format('%.0f', next_due) or '', tasks }

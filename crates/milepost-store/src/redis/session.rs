@@ -1,0 +1,32 @@
+//! This process's place among the nodes, and the leases that it gives to the tasks it takes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Leases of one session lie between its number and the next, so that a look at one tells whose it is.
+const LEASES_PER_SESSION: u64 = 1 << 40;
+
+/// 0 for a visitor, and for a node that has left.
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    number: AtomicU64,
+    leases: AtomicU64,
+}
+
+impl Session {
+    pub(super) fn number(&self) -> u64 {
+        self.number.load(Ordering::Acquire)
+    }
+
+    pub(super) fn begin(&self, number: u64) {
+        self.number.store(number, Ordering::Release);
+    }
+
+    /// A lease of the session that the caller has seen; every claim gets a new one.
+    pub(super) fn new_lease(&self, session: u64) -> u64 {
+        session * LEASES_PER_SESSION + 1 + self.leases.fetch_add(1, Ordering::Relaxed) % (LEASES_PER_SESSION - 1)
+    }
+}
+
+pub(super) fn is_of(lease: u64, session: u64) -> bool {
+    session != 0 && lease / LEASES_PER_SESSION == session
+}

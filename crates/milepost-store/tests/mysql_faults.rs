@@ -1,0 +1,140 @@
+//! What happens on the way to the server: nodes that freeze, connections that are cut, answers that are lost.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use milepost_core::task::TaskStatus;
+use milepost_core::time::Millis;
+use milepost_store::{Beat, Membership, MysqlStore, Store, StoreError};
+
+#[allow(dead_code, reason = "each test uses its part of it")]
+#[path = "support/given.rs"]
+mod given;
+#[path = "support/proxy.rs"]
+mod proxy;
+#[allow(dead_code, reason = "each test uses its part of it")]
+#[path = "support/mysql.rs"]
+mod support;
+
+use given::{claim, finish, ids, node, plan, submit};
+use proxy::Proxy;
+use support::Database;
+
+/// A database and a way to it that can be tampered with.
+async fn given() -> Option<(Database, Proxy)> {
+    let database = Database::create(&support::server()?).await;
+    let proxy = Proxy::to(database.port()).await;
+    Some((database, proxy))
+}
+
+async fn behind(proxy: &Proxy, database: &Database, name: &str) -> Arc<MysqlStore> {
+    let url = database.url_at(proxy.port);
+    Arc::new(MysqlStore::open(&url, Membership::node(name, support::unique("boot"))).await.unwrap())
+}
+
+#[tokio::test]
+async fn a_node_that_freezes_inside_a_transaction_holds_up_the_others_for_seconds_only() {
+    let Some((database, proxy)) = given().await else { return };
+    let frozen = behind(&proxy, &database, "frozen").await;
+    let other = node(&database, "other", Millis::from_secs(60)).await;
+    submit(&other, plan("p", &[("t", None), ("u", None)], |settings| settings.max_concurrency = 2)).await;
+    let held = claim(&frozen, "frozen", 1).await.unwrap().tasks.remove(0);
+    proxy.hold("; COMMIT");
+    let commit = tokio::spawn({
+        let (store, commit) = (frozen.clone(), finish(&held));
+        async move { store.commit(commit).await }
+    });
+    proxy.reached().await;
+    let start = Instant::now();
+    assert_eq!(ids(&claim(&other, "other", 1).await.unwrap()), ["u"]);
+    assert!(start.elapsed() < Duration::from_secs(12), "{:?}", start.elapsed());
+    proxy.release();
+    // Its transaction was rolled back by then, and the outcome is for it to find out.
+    let outcome = commit.await.unwrap();
+    assert!(matches!(outcome, Err(StoreError::Unavailable { .. })), "{outcome:?}");
+    assert_eq!(other.task(&held.key.id).await.unwrap().unwrap().task, held.task);
+    frozen.commit(finish(&held)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_commit_whose_answer_is_lost_is_found_out_by_its_version() {
+    let Some((database, proxy)) = given().await else { return };
+    let a = behind(&proxy, &database, "a").await;
+    submit(&a, plan("p", &[("t", None)], |_| {})).await;
+    let held = claim(&a, "a", 1).await.unwrap().tasks.remove(0);
+    proxy.cut_after("; COMMIT");
+    let outcome = a.commit(finish(&held)).await;
+    assert!(matches!(outcome, Err(StoreError::Unavailable { .. })), "{outcome:?}");
+    // Sent again, it hears that the first one had arrived.
+    let again = a.commit(finish(&held)).await;
+    assert!(matches!(again, Err(StoreError::Conflict { .. })), "{again:?}");
+    let stored = a.task(&held.key.id).await.unwrap().unwrap();
+    assert_eq!((stored.task.status(), stored.task.version()), (TaskStatus::Completed, finish(&held).task.version()));
+}
+
+#[tokio::test]
+async fn a_store_that_was_away_is_used_again_when_it_is_back() {
+    let Some((database, proxy)) = given().await else { return };
+    let a = behind(&proxy, &database, "a").await;
+    submit(&a, plan("p", &[("t", None)], |_| {})).await;
+    let held = claim(&a, "a", 1).await.unwrap().tasks.remove(0);
+    proxy.cut();
+    assert!(matches!(a.commit(finish(&held)).await, Err(StoreError::Unavailable { .. })));
+    assert!(matches!(a.task(&held.key.id).await, Err(StoreError::Unavailable { .. })));
+    assert!(matches!(a.beat(Beat::default()).await, Err(StoreError::Unavailable { .. })));
+    proxy.mend();
+    assert!(!a.beat(Beat::default()).await.unwrap().lost);
+    a.commit(finish(&held)).await.unwrap();
+    // A connection that died while nobody used it costs nobody an error.
+    proxy.cut();
+    proxy.mend();
+    submit(&a, plan("q", &[("u", None)], |_| {})).await;
+    assert!(a.task(&held.key.id).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_row_that_was_changed_without_the_lock_keeps_the_whole_group_from_being_committed() {
+    let Some((database, proxy)) = given().await else { return };
+    let a = behind(&proxy, &database, "a").await;
+    submit(&a, plan("p", &[("t", None)], |_| {})).await;
+    let held = claim(&a, "a", 1).await.unwrap().tasks.remove(0);
+    proxy.hold("; COMMIT");
+    let commit = tokio::spawn({
+        let (store, commit) = (a.clone(), finish(&held));
+        async move { store.commit(commit).await }
+    });
+    proxy.reached().await;
+    // By a hand that knows nothing of ours.
+    database.execute("UPDATE task_unit_runtimes SET lease = lease + 1").await;
+    proxy.release();
+    let outcome = commit.await.unwrap();
+    assert!(matches!(outcome, Err(StoreError::Unavailable { .. })), "{outcome:?}");
+    let events: Vec<u64> = database.ask("SELECT COUNT(*) FROM milepost_events WHERE task > 0").await;
+    assert_eq!(events, [2], "its creation and its start");
+    let again = a.commit(finish(&held)).await;
+    assert!(matches!(again, Err(StoreError::Fenced { .. })), "{again:?}");
+}
+
+#[tokio::test]
+async fn an_idle_node_asks_no_more_than_once_a_second() {
+    let Some((database, proxy)) = given().await else { return };
+    let a = behind(&proxy, &database, "a").await;
+    let watched = a.clone();
+    let watching = tokio::spawn(async move {
+        loop {
+            watched.called().await;
+        }
+    });
+    // Connections are made once, and two questions may meet.
+    let (one, other) = tokio::join!(a.nodes(), a.nodes());
+    assert_eq!(one.unwrap(), other.unwrap());
+    a.beat(Beat::default()).await.unwrap();
+    let (before, seconds) = (proxy.commands(), 10);
+    for _ in 0..seconds / 5 {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        a.beat(Beat::default()).await.unwrap();
+    }
+    let asked = proxy.commands() - before;
+    watching.abort();
+    assert!(asked <= seconds && asked >= 4, "{asked} in {seconds} seconds");
+}

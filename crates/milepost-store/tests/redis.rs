@@ -1,0 +1,62 @@
+//! The contract, kept by Redis. Needs `MILEPOST_TEST_REDIS=redis://…`; every case has a prefix of its own.
+
+mod redis_server;
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use milepost_store::conformance::Harness;
+use milepost_store::redis::RedisStore;
+use milepost_store::{Membership, Store};
+use redis_server::Place;
+
+#[derive(Default)]
+struct Redis(Mutex<Option<Place>>);
+
+impl Redis {
+    fn place(&self) -> Place {
+        self.0.lock().unwrap().clone().expect("a store was opened")
+    }
+}
+
+#[async_trait]
+impl Harness for Redis {
+    async fn open(&self) -> Arc<dyn Store> {
+        *self.0.lock().unwrap() = Some(Place::new());
+        self.reopen().await
+    }
+
+    async fn reopen(&self) -> Arc<dyn Store> {
+        let boot = format!("boot-{}", std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos());
+        Arc::new(RedisStore::open(&self.place().url, Membership::node("node", boot)).await.unwrap())
+    }
+
+    async fn damage_snapshots(&self) {
+        let place = self.place();
+        let keys = place.keys("mp:snapshot:*").await;
+        assert_eq!(keys.len(), 1, "there was a snapshot");
+        let body: String = place.ask(redis::cmd("HGET").arg(&keys[0]).arg("body")).await;
+        let damaged = body.replace("COMPLETED", "COMPLETE");
+        let _: i64 = place.ask(redis::cmd("HSET").arg(&keys[0]).arg("body").arg(damaged)).await;
+    }
+
+    /// A history takes less than a second; MILEPOST_TEST_SEEDS asks for more of them, or for fewer.
+    fn seeds(&self) -> u64 {
+        std::env::var("MILEPOST_TEST_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(200)
+    }
+}
+
+macro_rules! tests {
+    (() $($module:ident { $($case:ident),+ $(,)? })+) => {
+        $($(
+            #[tokio::test]
+            async fn $case() {
+                if redis_server::is_missing() {
+                    return;
+                }
+                milepost_store::conformance::run(&Redis::default(), stringify!($case)).await;
+            }
+        )+)+
+    };
+}
+milepost_store::__conformance_cases!(tests());
