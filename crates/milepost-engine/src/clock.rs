@@ -42,7 +42,9 @@ impl Clock {
     }
 
     pub fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.wall_start_ms + i64::try_from(self.elapsed().as_millis()).unwrap_or(i64::MAX))
+        // Rounded up: what is due a second after this instant is then due a whole second later, and not a bit less.
+        let millis = self.elapsed().as_nanos().div_ceil(1_000_000);
+        Timestamp::from_millis(self.wall_start_ms + i64::try_from(millis).unwrap_or(i64::MAX))
     }
 
     fn elapsed(&self) -> Duration {

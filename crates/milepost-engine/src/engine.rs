@@ -10,9 +10,10 @@ use milepost_core::plan::Plan;
 use milepost_core::task::PlanStatus;
 use milepost_core::time::Timestamp;
 use milepost_store::{
-    ClaimRequest, PlanQuery, PlanRow, RequestKey, Resubmit, Start, Store, StoreError, StoredTask, Submission, Submitted,
+    ClaimRequest, LEASE, PlanQuery, PlanRow, RequestKey, Resubmit, Start, Store, StoreError, StoredTask, Submission,
+    Submitted,
 };
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
@@ -20,10 +21,15 @@ use tracing::Instrument;
 use crate::clock::Clock;
 use crate::feed::{Feed, FeedItem};
 use crate::guards::Guards;
+use crate::health::{Health, OnStoreLoss};
 use crate::meters::Meters;
+use crate::nodes::{CutOff, Membership, beat_loop};
 use crate::registry::Registry;
 use crate::runner::{Order, Runner, chain};
 use crate::workflow::FlowRunner;
+
+/// On a store that others change as well, whoever waits for a plan looks this often.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// How a node works.
 #[derive(Debug, Clone)]
@@ -35,13 +41,27 @@ pub struct Options {
     pub only: Option<PlanId>,
     /// How long a running task may be silent before the feed says again how far it is.
     pub heartbeat: Duration,
+    /// How long the node's lease lasts without a word of it, on a store that it shares: the same as it was opened with.
+    pub lease: Duration,
+    pub on_store_loss: OnStoreLoss,
     pub clock: Clock,
+    /// Another at every start, so that a node can be told from the one that had its name before.
+    pub boot_id: Arc<str>,
 }
 
 impl Options {
     pub fn new(node: impl Into<Arc<str>>) -> Self {
         let heartbeat = Duration::from_secs(10);
-        Self { node: node.into(), capacity: 1024, only: None, heartbeat, clock: Clock::system() }
+        Self {
+            node: node.into(),
+            capacity: 1024,
+            only: None,
+            heartbeat,
+            lease: LEASE.as_duration(),
+            on_store_loss: OnStoreLoss::default(),
+            clock: Clock::system(),
+            boot_id: uuid::Uuid::now_v7().to_string().into(),
+        }
     }
 }
 
@@ -67,13 +87,13 @@ pub(crate) struct Inner {
     pub(crate) feed: Feed,
     pub(crate) meters: Meters,
     pub(crate) guards: Guards,
+    pub(crate) health: Health,
+    pub(crate) membership: Membership,
     /// Stop at the stage boundary.
     pub(crate) stop: CancellationToken,
     /// The same, for a look at every stage's end that costs nothing.
     stopping: AtomicBool,
     options: Options,
-    /// Another at every start, so that a node can be told from the one that had its name before.
-    boot_id: String,
     started_at: Timestamp,
     runners: Mutex<HashMap<TaskId, mpsc::UnboundedSender<Order>>>,
     in_hand: AtomicUsize,
@@ -88,15 +108,16 @@ impl Engine {
     /// A node that does nothing yet; operator's verbs work on it all the same.
     pub fn new(store: Arc<dyn Store>, registry: Registry, options: Options) -> Self {
         let inner = Inner {
+            membership: Membership::new(store.is_shared()),
             store,
             registry,
             clock: options.clock,
             feed: Feed::new(),
             meters: Meters::default(),
             guards: Guards::default(),
+            health: Health::new(options.on_store_loss),
             stop: CancellationToken::new(),
             stopping: AtomicBool::new(false),
-            boot_id: uuid::Uuid::now_v7().to_string(),
             started_at: options.clock.now(),
             options,
             runners: Mutex::default(),
@@ -110,6 +131,11 @@ impl Engine {
 
     /// Begins to claim and run tasks.
     pub fn start(&self) {
+        if self.inner.membership.is_shared() {
+            // Not among the tasks that a stop waits for: the last of those still needs its lease.
+            tokio::spawn(beat_loop(self.inner.clone()));
+            self.inner.listen();
+        }
         self.inner.tasks.spawn(claim_loop(self.inner.clone()));
     }
 
@@ -140,7 +166,7 @@ impl Engine {
     }
 
     pub fn boot_id(&self) -> &str {
-        &self.inner.boot_id
+        &self.inner.options.boot_id
     }
 
     pub fn started_at(&self) -> Timestamp {
@@ -192,34 +218,53 @@ impl Engine {
         plan: &PlanId,
         settled: impl Fn(&PlanRow) -> bool,
     ) -> Result<PlanRow, EngineError> {
+        let mut seen = false;
         loop {
             let changes = self.inner.feed.plan_changes(plan);
-            let row = self.inner.store.plan(plan).await?;
-            let row = row.ok_or_else(|| StoreError::NotFound { what: "plan", id: plan.to_string() })?;
-            if settled(&row) {
-                return Ok(row);
+            match self.inner.store.plan(plan).await {
+                Ok(row) => {
+                    let row = row.ok_or_else(|| StoreError::NotFound { what: "plan", id: plan.to_string() })?;
+                    if settled(&row) {
+                        return Ok(row);
+                    }
+                    seen = true;
+                }
+                // Whoever has begun to wait goes on waiting while the store is away.
+                Err(StoreError::Unavailable { .. }) if seen && self.inner.membership.is_shared() => {}
+                Err(error) => return Err(error.into()),
             }
-            // An error means that the node is being dropped; the next look at the store says how things are.
-            let _ = changes.await;
+            tokio::select! {
+                // An error means that the node is being dropped; the next look at the store says how things are.
+                _ = changes => {}
+                // Another node may have ended it.
+                () = tokio::time::sleep(LOOK_EVERY), if self.inner.membership.is_shared() => {}
+            }
         }
     }
 
-    /// Resolves at the plan's next change of status; made before a submission it cannot miss one.
-    pub fn plan_changes(&self, plan: &PlanId) -> tokio::sync::oneshot::Receiver<PlanStatus> {
-        self.inner.feed.plan_changes(plan)
+    /// Resolves at the plan's next change of status; made before a submission it cannot miss one. What another node
+    /// does to the plan is noticed within about a second, and only that it has paused or ended.
+    pub fn plan_changes(&self, plan: &PlanId) -> oneshot::Receiver<PlanStatus> {
+        let changes = self.inner.feed.plan_changes(plan);
+        if !self.inner.membership.is_shared() {
+            return changes;
+        }
+        let (sender, receiver) = oneshot::channel();
+        tokio::spawn(look_for_changes(self.inner.store.clone(), plan.clone(), changes, sender));
+        receiver
     }
 
     /// Lets running stages finish, starts nothing new, and gives every task back.
     pub async fn stop(&self) {
-        self.inner.stopping.store(true, Ordering::Release);
-        self.inner.stop.cancel();
+        self.inner.begin_to_stop();
         self.inner.tasks.close();
         self.inner.tasks.wait().await;
+        self.inner.leave().await;
     }
 
     /// How many tasks are in hand.
     pub fn in_hand(&self) -> usize {
-        self.inner.in_hand.load(Ordering::Acquire)
+        self.inner.in_hand()
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {
@@ -231,6 +276,27 @@ impl Inner {
     /// The runner's mailbox, if the task is in hand.
     pub(crate) fn runner(&self, task: &TaskId) -> Option<mpsc::UnboundedSender<Order>> {
         self.runners().get(task).cloned()
+    }
+
+    pub(crate) fn node(&self) -> &str {
+        &self.options.node
+    }
+
+    pub(crate) fn lease(&self) -> Duration {
+        self.options.lease
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.options.capacity
+    }
+
+    pub(crate) fn in_hand(&self) -> usize {
+        self.in_hand.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn begin_to_stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.stop.cancel();
     }
 
     pub(crate) fn heartbeat(&self) -> Duration {
@@ -293,16 +359,16 @@ impl Inner {
         self.runners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_on(self: &Arc<Self>, stored: StoredTask) {
+    fn take_on(self: &Arc<Self>, stored: StoredTask, cut_off: CutOff) {
         let (sender, orders) = mpsc::unbounded_channel();
         self.runners().insert(stored.key.id.clone(), sender);
         self.in_hand.fetch_add(1, Ordering::AcqRel);
         self.announce(&stored);
         let span = span(&stored);
         if stored.task.flow().is_some() {
-            self.tasks.spawn(FlowRunner::new(self.clone(), stored, orders).run().instrument(span));
+            self.tasks.spawn(FlowRunner::new(self.clone(), stored, orders, cut_off).run().instrument(span));
         } else {
-            self.tasks.spawn(Runner::new(self.clone(), stored, orders).run().instrument(span));
+            self.tasks.spawn(Runner::new(self.clone(), stored, orders, cut_off).run().instrument(span));
         }
     }
 
@@ -317,6 +383,34 @@ impl Inner {
             stages: stored.task.stages().len(),
         });
     }
+}
+
+/// Passes on what this node does to a plan, and what others did.
+async fn look_for_changes(
+    store: Arc<dyn Store>,
+    plan: PlanId,
+    mut changes: oneshot::Receiver<PlanStatus>,
+    mut to: oneshot::Sender<PlanStatus>,
+) {
+    let stands = |row: &PlanRow| row.ended_at.is_some() || row.status == PlanStatus::Paused;
+    let mut node_is_there = true;
+    let status = loop {
+        tokio::select! {
+            () = to.closed() => return,
+            changed = &mut changes, if node_is_there => match changed {
+                Ok(status) => break status,
+                Err(_) => node_is_there = false,
+            },
+            () = tokio::time::sleep(LOOK_EVERY) => {
+                if let Ok(Some(row)) = store.plan(&plan).await
+                    && stands(&row)
+                {
+                    break row.status;
+                }
+            }
+        }
+    };
+    let _ = to.send(status);
 }
 
 /// One run of a task, for a trace. Its target of its own keeps it from being made unless somebody collects traces.
@@ -344,7 +438,12 @@ impl Drop for Lent {
 
 /// Claims whenever there may be something, and otherwise costs nothing.
 async fn claim_loop(inner: Arc<Inner>) {
-    inner.finish_cancelled_plans().await;
+    if inner.membership.is_shared() {
+        // Some of their tasks may be with nodes that take their time to answer.
+        inner.finish_cancelled_plans_soon();
+    } else {
+        inner.finish_cancelled_plans().await;
+    }
     let mut pause = Duration::from_millis(50);
     while !inner.stop.is_cancelled() {
         let room = inner.options.capacity.saturating_sub(inner.working());
@@ -360,11 +459,14 @@ async fn claim_loop(inner: Arc<Inner>) {
             limit: room,
             now: inner.clock.now(),
         };
+        // From before the claim: if the lease is lost meanwhile, what was claimed under it is lost as well.
+        let cut_off = inner.membership.cut_off();
         match inner.store.claim(request).await {
             Ok(claimed) => {
+                inner.health.answered();
                 pause = Duration::from_millis(50);
                 let full = claimed.tasks.len() + claimed.ended.len() == room;
-                claimed.tasks.into_iter().for_each(|stored| inner.take_on(stored));
+                claimed.tasks.into_iter().for_each(|stored| inner.take_on(stored, cut_off.clone()));
                 for stored in &claimed.ended {
                     inner.announce(stored);
                     inner.tell_parent(&stored.task);
@@ -379,6 +481,9 @@ async fn claim_loop(inner: Arc<Inner>) {
                 }
             }
             Err(error) => {
+                if matches!(error, StoreError::Unavailable { .. }) {
+                    inner.health.refused();
+                }
                 tracing::warn!(error = %chain(&error), "nothing could be claimed; trying again");
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
@@ -405,6 +510,11 @@ async fn wait(inner: &Inner, due: Option<Timestamp>) {
 }
 
 impl Inner {
+    pub(crate) fn finish_cancelled_plans_soon(self: &Arc<Self>) {
+        let inner = self.clone();
+        self.spawn(async move { inner.finish_cancelled_plans().await });
+    }
+
     /// Open plans whose cancelling a crash may have cut short.
     async fn finish_cancelled_plans(self: &Arc<Self>) {
         let mut after = None;

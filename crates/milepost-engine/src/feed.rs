@@ -42,6 +42,12 @@ pub enum FeedItem {
         /// Of the whole task, with all of its running stages.
         percent: f64,
     },
+    /// The task goes on without the store, which is away; or the store knows all of it again.
+    Durability {
+        plan: PlanId,
+        task: TaskId,
+        durable: bool,
+    },
     Plan {
         plan: PlanId,
         status: PlanStatus,
@@ -126,7 +132,11 @@ impl Feed {
     /// Resolves when the plan next changes its status to one that `settled` accepts.
     pub(crate) fn plan_changes(&self, plan: &PlanId) -> oneshot::Receiver<PlanStatus> {
         let (sender, receiver) = oneshot::channel();
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).entry(plan.clone()).or_default().push(sender);
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = waiting.entry(plan.clone()).or_default();
+        // Whoever looks at the store now and then comes back again and again.
+        waiting.retain(|sender| !sender.is_closed());
+        waiting.push(sender);
         receiver
     }
 

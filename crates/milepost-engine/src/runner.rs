@@ -23,7 +23,8 @@ use tokio_util::sync::CancellationToken;
 use crate::attempt::{Attempt, Ended, prepare};
 use crate::engine::Inner;
 use crate::feed::FeedItem;
-use crate::ledger::{Entry, Ledger, Lost};
+use crate::ledger::{Entry, Ledger, NotWritten};
+use crate::nodes::CutOff;
 use crate::report::{AttemptReport, Told};
 use crate::verbs::VerbError;
 
@@ -48,6 +49,7 @@ pub(crate) struct Runner {
     inner: Arc<Inner>,
     key: TaskRef,
     ledger: Ledger,
+    epoch: u64,
     task: Arc<Task>,
     /// Events that the store does not have yet: the start of a retry, which its outcome may still overtake.
     unwritten: Vec<Record>,
@@ -67,6 +69,9 @@ pub(crate) struct Runner {
     goes_on: bool,
     output: Vec<LogChunk>,
     stopping: bool,
+    cut_off: CutOff,
+    /// What is written next has somebody who waits until it is durable.
+    promised: bool,
 }
 
 /// Why a runner stops.
@@ -75,13 +80,21 @@ enum Over {
     Released,
     /// Another owner has it, or nobody can write any more.
     Lost,
+    /// The store is away, and the node is not to wait for it.
+    Away,
 }
 
 impl Runner {
-    pub(crate) fn new(inner: Arc<Inner>, stored: StoredTask, orders: mpsc::UnboundedReceiver<Order>) -> Self {
+    pub(crate) fn new(
+        inner: Arc<Inner>,
+        stored: StoredTask,
+        orders: mpsc::UnboundedReceiver<Order>,
+        cut_off: CutOff,
+    ) -> Self {
         let goes_on = goes_on(&stored);
         Self {
-            ledger: Ledger::new(inner.clone(), &stored),
+            ledger: Ledger::new(inner.clone(), &stored, cut_off.clone()),
+            epoch: stored.epoch,
             inner,
             key: stored.key,
             task: Arc::new(stored.task),
@@ -97,6 +110,8 @@ impl Runner {
             goes_on,
             output: Vec::new(),
             stopping: false,
+            cut_off,
+            promised: false,
         }
     }
 
@@ -105,12 +120,16 @@ impl Runner {
         let over = loop {
             match turned {
                 Ok(()) => turned = self.turn().await,
-                Err(over) => break over,
+                Err(Over::Away) => turned = self.fail_for_the_store().await,
+                Err(over @ (Over::Released | Over::Lost)) => break over,
             }
         };
         self.inner.forget(&self.key.id, &mut self.orders);
         if matches!(over, Over::Lost) {
             self.end_attempts().await;
+            if self.cut_off.has_come() {
+                self.inner.give_back(self.key.clone(), self.epoch);
+            }
         }
         while let Some(order) = self.orders.recv().await {
             let _ = order.reply.send(Err(VerbError::Moved));
@@ -120,6 +139,9 @@ impl Runner {
 
     /// Starts what the claim says is running; unless the node is stopping, or there is only a long wait to come.
     async fn begin(&mut self) -> Result<(), Over> {
+        if self.cut_off.has_come() {
+            return Err(Over::Lost);
+        }
         if self.inner.is_stopping() {
             return self.stop().await;
         }
@@ -153,6 +175,7 @@ impl Runner {
         let heartbeat = self.heartbeat.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.inner.heartbeat())));
         tokio::select! {
             biased;
+            () = self.cut_off.comes() => Err(Over::Lost),
             Some(ended) = self.running.next(), if !idle => self.attempt_ended(ended).await,
             Some(order) = self.orders.recv() => self.obey(order).await,
             () = self.inner.stop.cancelled(), if !self.stopping => self.stop().await,
@@ -250,7 +273,9 @@ impl Runner {
         }
         match decide(&self.task, order.command, self.inner.clock.now()) {
             Ok(decision) => {
+                self.promised = true;
                 let outcome = self.accept(decision).await;
+                self.promised = false;
                 let answer =
                     if matches!(outcome, Err(Over::Lost)) { Err(VerbError::Moved) } else { Ok(self.task.status()) };
                 let _ = order.reply.send(answer);
@@ -304,8 +329,29 @@ impl Runner {
         let events = std::mem::take(&mut self.unwritten).into();
         let output = std::mem::take(&mut self.output);
         let entry = Entry { task: self.task.clone(), events, lease, plan, output };
-        let written = self.ledger.write(entry);
-        meanwhile(&mut self.running, &mut self.ended, written).await.map_err(|Lost| Over::Lost)
+        let (ledger, insists) = (&mut self.ledger, self.promised);
+        let written = async { if insists { ledger.insist(entry).await } else { ledger.write(entry).await } };
+        match meanwhile(&mut self.running, &mut self.ended, written).await {
+            Ok(()) => Ok(()),
+            Err(NotWritten::Lost) => Err(Over::Lost),
+            Err(NotWritten::Away(entry)) => {
+                self.unwritten = entry.events.to_vec();
+                self.output = entry.output;
+                Err(Over::Away)
+            }
+        }
+    }
+
+    /// The task stops where it is, and is FAILED as soon as somebody can be told.
+    async fn fail_for_the_store(&mut self) -> Result<(), Over> {
+        self.end_attempts().await;
+        match decide(&self.task, Command::StoreLost, self.inner.clock.now()) {
+            Ok(decision) => {
+                self.promised = true;
+                self.accept(decision).await
+            }
+            Err(_) => Err(Over::Lost),
+        }
     }
 
     /// Starts whatever the task says is running and is not.
@@ -383,7 +429,13 @@ impl Runner {
             self.show(news);
         }
         let output = note.output.clone();
-        let answer = self.inner.store.note(vec![note]);
+        let (store, cut_off) = (&self.inner.store, &self.cut_off);
+        let answer = async {
+            tokio::select! {
+                answer = store.note(vec![note]) => answer,
+                () = cut_off.comes() => Ok(()),
+            }
+        };
         if let Err(error) = meanwhile(&mut self.running, &mut self.ended, answer).await {
             tracing::warn!(task = %self.key.id, error = %chain(&error), "progress could not be stored");
             // It goes with the next note, or with the attempt's end.
@@ -462,7 +514,7 @@ pub(crate) async fn sleep_until(clock: crate::Clock, at: Option<Timestamp>) {
     }
 }
 
-async fn at(instant: Option<Instant>) {
+pub(crate) async fn at(instant: Option<Instant>) {
     match instant {
         Some(instant) => tokio::time::sleep_until(instant).await,
         None => std::future::pending().await,

@@ -10,7 +10,7 @@ use milepost_core::task::{By, Command, Decision, PlanStatus, Record, Rejection, 
 use milepost_store::{
     Commit, Holder, LeaseChange, PlanChange, StoreError, StoredTask, TaskQuery, TaskRow, TasksOf, Wake,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::attempt::{MAX_RESULT_BYTES, size};
 use crate::engine::{Engine, Inner};
@@ -95,11 +95,11 @@ const PAGE: usize = 500;
 /// What is asked of one task.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
-    command: Command,
+    pub(crate) command: Command,
     /// What becomes of its plan in the same commit.
     plan: Option<PlanCommand>,
     /// Refused if the task is at another version.
-    expected: Option<u64>,
+    pub(crate) expected: Option<u64>,
 }
 
 impl Engine {
@@ -210,14 +210,7 @@ impl Inner {
         // It may be claimed or given back between the look and the commit; each round sees where it went.
         for round in 0..20 {
             let outcome = match self.runner(task) {
-                Some(runner) => {
-                    let (reply, answer) = oneshot::channel();
-                    let order = Order { command: asked.command.clone(), expected: asked.expected, reply };
-                    match runner.send(order) {
-                        Ok(()) => answer.await.unwrap_or(Err(VerbError::Moved)),
-                        Err(_) => Err(VerbError::Moved),
-                    }
-                }
+                Some(runner) => self.order(&runner, asked.command.clone(), asked.expected).await,
                 None => self.command_unheld(task, asked.clone(), seen.take()).await,
             };
             match outcome {
@@ -227,6 +220,20 @@ impl Inner {
             }
         }
         Err(VerbError::Moved)
+    }
+
+    /// Gives a runner of this node a command.
+    pub(crate) async fn order(
+        &self,
+        runner: &mpsc::UnboundedSender<Order>,
+        command: Command,
+        expected: Option<u64>,
+    ) -> Result<TaskStatus, VerbError> {
+        let (reply, answer) = oneshot::channel();
+        match runner.send(Order { command, expected, reply }) {
+            Ok(()) => answer.await.unwrap_or(Err(VerbError::Moved)),
+            Err(_) => Err(VerbError::Moved),
+        }
     }
 
     async fn command_unheld(
@@ -240,6 +247,10 @@ impl Inner {
             None => self.store.task(task).await?,
         };
         let stored = stored.ok_or_else(|| VerbError::NotFound { what: "task", id: task.to_string() })?;
+        let held = stored.epoch > 0 && !stored.orphaned && stored.task.status().is_active();
+        if held && self.membership.is_shared() {
+            return self.ask_holder(task, stored.epoch, &asked).await;
+        }
         let version = stored.task.version();
         // What is decided here is committed for this very version, so that nothing can come in between.
         if let Some(expected) = asked.expected.filter(|expected| *expected != version) {

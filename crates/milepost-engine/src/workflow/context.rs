@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use milepost_core::failure::Failure;
-use milepost_core::id::TaskId;
+use milepost_core::id::{TaskId, Tenant};
 use milepost_core::retry::draw;
 use milepost_core::time::{Millis, Timestamp};
 use serde::Serialize;
@@ -34,6 +34,11 @@ impl Context {
 
     pub fn task(&self) -> &TaskId {
         &self.desk.task
+    }
+
+    /// What no two runs hold at once, when this one holds something.
+    pub fn tenant(&self) -> Option<&Tenant> {
+        self.desk.tenant.as_ref()
     }
 
     /// A stage under this name; the second time it is called `name.2`.

@@ -6,7 +6,7 @@ use std::task::{Context as Poll, Waker};
 
 use futures::task::AtomicWaker;
 use milepost_core::failure::{ErrorType, Failure};
-use milepost_core::id::{StageName, TaskId};
+use milepost_core::id::{StageName, TaskId, Tenant};
 use milepost_core::plan::WorkflowRef;
 use milepost_core::retry::RetryPolicy;
 use milepost_core::task::{Answer, StageResult, StageStatus, Task};
@@ -23,6 +23,7 @@ use super::undo::Handler;
 /// Shared by the function's contexts and its runner, for one generation of one task.
 pub(crate) struct Desk {
     pub(crate) task: TaskId,
+    pub(crate) tenant: Option<Tenant>,
     /// Its name, whatever the version.
     pub(crate) workflow: String,
     pub(crate) seed: u64,
@@ -177,6 +178,7 @@ impl Desk {
         }
         Arc::new(Self {
             task: task.id().clone(),
+            tenant: task.spec().tenant.clone(),
             workflow: task.spec().workflow.as_ref().map(|it| it.name.to_string()).unwrap_or_default(),
             seed: task.spec().seed,
             generation: flow.generation(),

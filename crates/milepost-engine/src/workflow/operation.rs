@@ -10,6 +10,7 @@ use milepost_core::failure::{ErrorType, Failure};
 use milepost_core::id::StageName;
 use milepost_core::time::Millis;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::attempt::panicked;
 
@@ -42,8 +43,8 @@ impl Operation {
     }
 
     /// The same for somebody who stands in for its work.
-    pub(crate) fn call(&self, attempt: u32) -> Call {
-        Call { task: self.desk.task.clone(), stage: self.stage.clone(), attempt }
+    pub(crate) fn call(&self, attempt: u32, input: Value) -> Call {
+        Call { task: self.desk.task.clone(), stage: self.stage.clone(), attempt, input }
     }
 
     /// Runs one attempt and says how it ended.

@@ -55,6 +55,7 @@ impl FlowRunner {
             // Whoever asks for something meanwhile is answered now, not when this is undone.
             let order = tokio::select! {
                 biased;
+                () = self.cut_off.comes() => return Err(Over::Lost),
                 Some(order) = self.orders.recv() => order,
                 undone = &mut work => return Ok(match undone {
                     Ok(()) => StageResult::Success(serde_json::Map::new()),
@@ -72,6 +73,7 @@ impl FlowRunner {
         let clock = self.inner.clock;
         tokio::select! {
             biased;
+            () = self.cut_off.comes() => Err(Over::Lost),
             Some(order) = self.orders.recv() => self.obey(order).await,
             () = self.inner.stop.cancelled() => self.interrupt().await,
             () = sleep_until(clock, due.or_else(|| Some(clock.now()))) => {

@@ -25,7 +25,8 @@ use tokio::sync::mpsc;
 
 use crate::engine::Inner;
 use crate::guards::Attempt;
-use crate::ledger::{Entry, Ledger, Lost};
+use crate::ledger::{Entry, Ledger, NotWritten};
+use crate::nodes::CutOff;
 use crate::runner::Order;
 use crate::stage::Progress;
 use crate::verbs::VerbError;
@@ -41,6 +42,7 @@ pub(crate) struct FlowRunner {
     pub(super) inner: Arc<Inner>,
     pub(super) key: TaskRef,
     pub(super) ledger: Ledger,
+    epoch: u64,
     /// None only while a decision about it is being made.
     pub(super) task: Option<Arc<Task>>,
     /// Events that the store does not have yet.
@@ -61,6 +63,9 @@ pub(crate) struct FlowRunner {
     pub(super) report_at: Option<Timestamp>,
     pub(super) orders: mpsc::UnboundedReceiver<Order>,
     pub(super) stopping: bool,
+    pub(super) cut_off: CutOff,
+    /// What is written next has somebody who waits until it is durable.
+    pub(super) promised: bool,
 }
 
 /// Why a runner stops.
@@ -68,12 +73,20 @@ pub(super) enum Over {
     /// The task ended, paused or was given back; the store knows.
     Released,
     Lost,
+    /// The store is away, and the node is not to wait for it.
+    Away,
 }
 
 impl FlowRunner {
-    pub(crate) fn new(inner: Arc<Inner>, stored: StoredTask, orders: mpsc::UnboundedReceiver<Order>) -> Self {
+    pub(crate) fn new(
+        inner: Arc<Inner>,
+        stored: StoredTask,
+        orders: mpsc::UnboundedReceiver<Order>,
+        cut_off: CutOff,
+    ) -> Self {
         Self {
-            ledger: Ledger::new(inner.clone(), &stored),
+            ledger: Ledger::new(inner.clone(), &stored, cut_off.clone()),
+            epoch: stored.epoch,
             desk: Desk::new(&stored.task, inner.clock, inner.registry.stand_ins()),
             inner,
             key: stored.key,
@@ -89,6 +102,8 @@ impl FlowRunner {
             report_at: None,
             orders,
             stopping: false,
+            cut_off,
+            promised: false,
         }
     }
 
@@ -97,8 +112,14 @@ impl FlowRunner {
         let over = loop {
             let undoes = self.task().status() == TaskStatus::RollingBack;
             let turned = if undoes { self.undo_turn().await } else { self.turn().await };
-            if let Err(over) = turned {
-                break over;
+            match turned {
+                Ok(()) => {}
+                Err(Over::Away) => {
+                    if let Err(over) = self.fail_for_the_store().await {
+                        break over;
+                    }
+                }
+                Err(over @ (Over::Released | Over::Lost)) => break over,
             }
         };
         self.drop_function();
@@ -106,8 +127,12 @@ impl FlowRunner {
         while let Some(order) = self.orders.recv().await {
             let _ = order.reply.send(Err(VerbError::Moved));
         }
-        if matches!(over, Over::Released) {
-            self.inner.tell_parent(self.task());
+        match over {
+            Over::Released => self.inner.tell_parent(self.task()),
+            Over::Lost | Over::Away if self.cut_off.has_come() => {
+                self.inner.give_back(self.key.clone(), self.epoch);
+            }
+            Over::Lost | Over::Away => {}
         }
         self.inner.released();
     }
@@ -186,6 +211,9 @@ impl FlowRunner {
     // --- a turn ---
 
     async fn turn(&mut self) -> Result<(), Over> {
+        if self.cut_off.has_come() {
+            return Err(Over::Lost);
+        }
         if let Ok(order) = self.orders.try_recv() {
             return self.obey(order).await;
         }
@@ -406,6 +434,14 @@ impl FlowRunner {
         self.unwritten.iter().any(|record| matches!(record.event(), Event::StageStarted { .. }))
     }
 
+    /// The workflow stops where it is, and is FAILED as soon as somebody can be told.
+    async fn fail_for_the_store(&mut self) -> Result<(), Over> {
+        self.drop_function();
+        self.must(Command::StoreLost);
+        self.promised = true;
+        self.write(LeaseChange::Keep).await
+    }
+
     pub(super) async fn write_if_any(&mut self) -> Result<(), Over> {
         if self.has_news_for_the_store() { self.write(LeaseChange::Keep).await } else { Ok(()) }
     }
@@ -419,8 +455,16 @@ impl FlowRunner {
         let pauses_plan = failed && task.spec().settings.on_task_failure == OnTaskFailure::Pause;
         let lease = if task.interrupted() { LeaseChange::Release(Wake::Recovery) } else { lease };
         let entry = Entry { task, events, lease, plan: pauses_plan.then_some(PlanCommand::Pause), output: Vec::new() };
-        let written = self.ledger.write(entry);
-        meanwhile(&mut self.function, &mut self.returned, written).await.map_err(|Lost| Over::Lost)?;
+        let (ledger, insists) = (&mut self.ledger, self.promised);
+        let written = async { if insists { ledger.insist(entry).await } else { ledger.write(entry).await } };
+        match meanwhile(&mut self.function, &mut self.returned, written).await {
+            Ok(()) => {}
+            Err(NotWritten::Lost) => return Err(Over::Lost),
+            Err(NotWritten::Away(entry)) => {
+                self.unwritten = entry.events.to_vec();
+                return Err(Over::Away);
+            }
+        }
         if lease != LeaseChange::Keep || !self.task().status().is_active() {
             return Err(Over::Released);
         }

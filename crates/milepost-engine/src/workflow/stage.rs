@@ -8,8 +8,9 @@ use milepost_core::retry::RetryPolicy;
 use milepost_core::time::Millis;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use super::answer::{digest, read};
+use super::answer::{digest, read, to_value};
 use super::context::millis;
 use super::desk::{Desk, Told, Wanted, WantedKind};
 use super::operation::Operation;
@@ -26,6 +27,8 @@ pub struct Stage {
     name: String,
     wanted: Wanted,
     handler: Option<Handler>,
+    /// What stands in for it may answer by this.
+    input: Value,
     /// Something that it was described with cannot be written down.
     unfit: Option<Failure>,
 }
@@ -38,7 +41,7 @@ impl Stage {
             retry: RetryPolicy::default(),
             timeout: Some(DEFAULT_TIMEOUT),
         };
-        Self { desk, scope, name, wanted, handler: None, unfit: None }
+        Self { desk, scope, name, wanted, handler: None, input: Value::Null, unfit: None }
     }
 
     /// Left out: four attempts, after one, two and four seconds, and a little more by chance.
@@ -60,8 +63,11 @@ impl Stage {
 
     /// What the stage depends on: a replay that comes to it with something else is stopped.
     pub fn input(mut self, input: &impl Serialize) -> Self {
-        match digest(input) {
-            Ok(digest) => self.wanted.digest = Some(digest),
+        match to_value(input) {
+            Ok(input) => {
+                self.wanted.digest = Some(digest(&input));
+                self.input = input;
+            }
             Err(failure) => self.unfit = Some(failure),
         }
         self
@@ -74,7 +80,7 @@ impl Stage {
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<Failure> + 'static,
     {
-        self.rollback_of(move |_: Option<serde_json::Value>| undo())
+        self.rollback_of(move |_: Option<Value>| undo())
     }
 
     /// The same, given the stage's result; none when it never completed, though it may have done something.
@@ -108,13 +114,14 @@ impl Stage {
             None => self.desk.make(&self.scope, &self.name, self.wanted, handler),
         };
         let operation = made.map(|stage| Operation::new(self.desk, stage));
+        let input = self.input;
         async move {
             let operation = operation?;
             loop {
                 match operation.told().await {
                     Told::Run { attempt, timeout } => match &stand_in {
                         Some(stand_in) => {
-                            let call = operation.call(attempt);
+                            let call = operation.call(attempt, input.clone());
                             let work = async { stand_in(call).await };
                             operation.attempt(attempt, timeout, work).await;
                         }

@@ -18,6 +18,8 @@ pub struct Call {
     pub stage: StageName,
     /// Counted from 1. An attempt that a crash cut off is made again under the same number.
     pub attempt: u32,
+    /// What the stage was given by `.input(&…)`; null when it was given nothing.
+    pub input: Value,
 }
 
 type Work = Arc<dyn Fn(Call) -> BoxFuture<'static, Result<Value, Failure>> + Send + Sync>;

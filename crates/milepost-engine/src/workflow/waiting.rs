@@ -34,6 +34,7 @@ enum Woken {
     Park,
     Report,
     WriteStart,
+    CutOff,
 }
 
 impl FlowRunner {
@@ -55,6 +56,7 @@ impl FlowRunner {
         let lent = waits.then(|| self.inner.lend());
         let woken = tokio::select! {
             biased;
+            () = self.cut_off.comes() => Woken::CutOff,
             () = news(&mut self.function, &mut self.returned, &self.desk) => Woken::Function,
             Some(order) = self.orders.recv() => Woken::Order(order),
             () = self.inner.stop.cancelled(), if !self.stopping => Woken::Stop,
@@ -83,6 +85,7 @@ impl FlowRunner {
             }
             Woken::Park => self.park().await,
             Woken::WriteStart => self.write(LeaseChange::Keep).await,
+            Woken::CutOff => Err(Over::Lost),
             Woken::Report => {
                 self.report().await;
                 Ok(())
@@ -143,7 +146,9 @@ impl FlowRunner {
             // Nothing may be running once this is committed.
             self.drop_function();
         }
+        self.promised = true;
         let outcome = self.write_if_any().await;
+        self.promised = false;
         let lost = matches!(outcome, Err(Over::Lost));
         for (reply, status) in replies {
             let _ = reply.send(if lost { Err(VerbError::Moved) } else { Ok(status) });
@@ -178,7 +183,13 @@ impl FlowRunner {
                 percent: percent(task.status(), done, stages + 1, [(progress.done, progress.total)]),
             }
         });
-        let noted = self.inner.store.note(vec![note]);
+        let (store, cut_off) = (&self.inner.store, &self.cut_off);
+        let noted = async {
+            tokio::select! {
+                noted = store.note(vec![note]) => noted,
+                () = cut_off.comes() => Ok(()),
+            }
+        };
         if let Err(error) = meanwhile(&mut self.function, &mut self.returned, noted).await {
             tracing::warn!(task = %self.key.id, %error, "progress could not be stored");
         }

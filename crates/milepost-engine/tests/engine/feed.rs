@@ -25,7 +25,7 @@ async fn state_changes_come_in_the_order_of_the_log_and_none_is_left_out() {
         match feed.try_recv() {
             Ok(FeedItem::Task { records, .. }) => seen.extend(records.iter().map(|record| words(record.event()))),
             Ok(FeedItem::Plan { status, .. }) => plans.push(status),
-            Ok(FeedItem::Progress { .. }) => {}
+            Ok(FeedItem::Progress { .. } | FeedItem::Durability { .. }) => {}
             Err(TryRecvError::Empty) => break,
             Err(error) => panic!("{error}"),
         }
@@ -58,7 +58,7 @@ async fn progress_comes_at_most_four_times_a_second_and_ends_with_the_newest() {
                 times.push(world.clock.now());
             }
             Ok(FeedItem::Plan { .. }) => break,
-            Ok(FeedItem::Task { .. }) => {}
+            Ok(FeedItem::Task { .. } | FeedItem::Durability { .. }) => {}
             Err(error) => panic!("{error}"),
         }
     }
@@ -73,7 +73,7 @@ fn shown(feed: &mut broadcast::Receiver<FeedItem>) -> Vec<(usize, usize, f64)> {
     loop {
         match feed.try_recv() {
             Ok(FeedItem::Progress { done, stages, percent, .. }) => shown.push((done, stages, percent)),
-            Ok(FeedItem::Task { .. } | FeedItem::Plan { .. }) => {}
+            Ok(FeedItem::Task { .. } | FeedItem::Durability { .. } | FeedItem::Plan { .. }) => {}
             Err(TryRecvError::Empty) => return shown,
             Err(error) => panic!("{error}"),
         }
@@ -114,7 +114,7 @@ async fn several_stages_that_report_at_once_show_the_task_at_most_four_times_a_s
                 times.push(world.clock.now());
             }
             Ok(FeedItem::Plan { .. }) => break,
-            Ok(FeedItem::Task { .. }) => {}
+            Ok(FeedItem::Task { .. } | FeedItem::Durability { .. }) => {}
             Err(error) => panic!("{error}"),
         }
     }

@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
 use milepost_store::{
-    ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note,
-    Page, PlanChange, PlanQuery, PlanRow, Position, Store, StoreError, StoreStats, StoredEvent, StoredTask, Submission,
-    Submitted, TaskQuery, TaskRow, TokenRow,
+    Beat, Beaten, ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, Letter, LockRow,
+    LogChunk, LogQuery, MovedPlan, NodeRow, Note, Page, PlanChange, PlanQuery, PlanRow, Position, Posted, Store,
+    StoreError, StoreStats, StoredEvent, StoredTask, Submission, Submitted, TaskQuery, TaskRow, TokenRow,
 };
 use tokio::sync::Notify;
 
@@ -24,6 +24,8 @@ pub(crate) enum Answers {
     Forgets,
     /// Another node has every task.
     Fences,
+    /// The node is cut off: whatever it asks for is done when it is let through again, if at all.
+    Hangs,
 }
 
 #[derive(Debug)]
@@ -36,6 +38,8 @@ pub(crate) struct Faulty {
     /// How many more commits are made before another node has every task.
     commits_left: Mutex<Option<usize>>,
     refused: Notify,
+    /// The answers have changed.
+    changed: Notify,
 }
 
 impl Faulty {
@@ -47,11 +51,29 @@ impl Faulty {
             slowness: Mutex::default(),
             commits_left: Mutex::default(),
             refused: Notify::new(),
+            changed: Notify::new(),
         })
     }
 
     pub(crate) fn answer(&self, answers: Answers) {
         *self.answers.lock().unwrap() = answers;
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until the node is let through.
+    async fn passes(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.now() != Answers::Hangs {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    async fn reaches(&self, operation: &'static str) -> Result<(), StoreError> {
+        self.passes().await;
+        if self.now() == Answers::Away { Err(self.away(operation)) } else { Ok(()) }
     }
 
     /// This task can no longer be read.
@@ -100,18 +122,14 @@ async fn awake<T>(work: impl Future<Output = T>) -> T {
 #[async_trait]
 impl Store for Faulty {
     async fn submit(&self, submission: Submission) -> Result<Submitted, StoreError> {
-        if self.now() == Answers::Away {
-            return Err(self.away("submit"));
-        }
+        self.reaches("submit").await?;
         let slowness = self.slowness.lock().unwrap().0;
         tokio::time::sleep(slowness).await;
         awake(self.store.submit(submission)).await
     }
 
     async fn claim(&self, request: ClaimRequest) -> Result<Claimed, StoreError> {
-        if self.now() == Answers::Away {
-            return Err(self.away("claim"));
-        }
+        self.reaches("claim").await?;
         let slowness = self.slowness.lock().unwrap().1;
         tokio::time::sleep(slowness).await;
         awake(self.store.claim(request)).await
@@ -119,6 +137,7 @@ impl Store for Faulty {
 
     async fn commit(&self, commit: Commit) -> Result<Committed, StoreError> {
         let task = commit.key.id.clone();
+        self.passes().await;
         let slowness = self.slowness.lock().unwrap().0;
         tokio::time::sleep(slowness).await;
         if let Some(left) = self.commits_left.lock().unwrap().as_mut() {
@@ -128,7 +147,7 @@ impl Store for Faulty {
             }
         }
         match self.now() {
-            Answers::Truly => awake(self.store.commit(commit)).await,
+            Answers::Truly | Answers::Hangs => awake(self.store.commit(commit)).await,
             Answers::Away => Err(self.away("commit")),
             Answers::Forgets => {
                 awake(self.store.commit(commit)).await?;
@@ -146,9 +165,7 @@ impl Store for Faulty {
     }
 
     async fn note(&self, notes: Vec<Note>) -> Result<(), StoreError> {
-        if self.now() == Answers::Away {
-            return Err(self.away("note"));
-        }
+        self.reaches("note").await?;
         awake(self.store.note(notes)).await
     }
 
@@ -165,6 +182,7 @@ impl Store for Faulty {
     }
 
     async fn task(&self, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
+        self.passes().await;
         if self.damaged.lock().unwrap().as_ref() == Some(id) {
             return Err(StoreError::Damaged { what: format!("task {id}"), detail: "the test says so".to_owned() });
         }
@@ -199,11 +217,55 @@ impl Store for Faulty {
         self.store.put_token(token).await
     }
 
+    async fn import(&self, plan: MovedPlan) -> Result<(), StoreError> {
+        self.store.import(plan).await
+    }
+
     async fn locks(&self) -> Result<Vec<LockRow>, StoreError> {
         self.store.locks().await
     }
 
     fn stats(&self) -> StoreStats {
         self.store.stats()
+    }
+
+    fn is_shared(&self) -> bool {
+        self.store.is_shared()
+    }
+
+    async fn beat(&self, beat: Beat) -> Result<Beaten, StoreError> {
+        self.reaches("beat").await?;
+        self.store.beat(beat).await
+    }
+
+    async fn leave(&self) -> Result<(), StoreError> {
+        self.store.leave().await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeRow>, StoreError> {
+        self.store.nodes().await
+    }
+
+    async fn post(&self, letter: Letter) -> Result<Option<i64>, StoreError> {
+        self.reaches("post").await?;
+        self.store.post(letter).await
+    }
+
+    async fn letters(&self) -> Result<Vec<Posted>, StoreError> {
+        self.reaches("read letters").await?;
+        self.store.letters().await
+    }
+
+    async fn answer(&self, letter: i64, answer: String) -> Result<(), StoreError> {
+        self.reaches("answer").await?;
+        self.store.answer(letter, answer).await
+    }
+
+    async fn answer_to(&self, letter: i64) -> Result<Option<String>, StoreError> {
+        self.store.answer_to(letter).await
+    }
+
+    async fn called(&self) {
+        self.store.called().await;
     }
 }

@@ -1,5 +1,6 @@
 //! A store in a folder of its own, a node on it, and stages that do what the test says.
 
+mod cluster;
 mod faulty;
 mod flows;
 mod kinds;
@@ -17,6 +18,7 @@ use milepost_engine::{Clock, Effect, Engine, Options, Registry, Target, Verb, Ve
 use milepost_store::sqlite::SqliteStore;
 use milepost_store::{EventQuery, LogQuery, PlanRow, Resubmit, Start, Store, StoredTask};
 
+pub(crate) use cluster::{Cluster, Member};
 pub(crate) use faulty::{Answers, Faulty};
 pub(crate) use flows::{Diary, Flow, flow};
 pub(crate) use kinds::{Flaky, Gate, Journal, kind};

@@ -1,0 +1,110 @@
+//! A node's sign of life. It goes out on a task of its own and never waits for work, nor for an earlier one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use milepost_core::time::Millis;
+use milepost_store::{Beat, Beaten, StoreError};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use crate::engine::Inner;
+use crate::runner::{at, chain};
+
+/// A lease is judged by the store's clock, to the millisecond; a look in the same moment would come too early.
+const A_MOMENT: Duration = Duration::from_millis(10);
+
+/// Renews the lease until the node has gone.
+pub(crate) async fn beat_loop(inner: Arc<Inner>) {
+    let lease = inner.lease();
+    // A beat at every third of the lease: one that is lost leaves time for another.
+    let beat_every = Millis::new(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX) / 3);
+    // More often than that, to notice soon that the machine was suspended: timers stand still meanwhile.
+    let mut looks = tokio::time::interval(lease / 15);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut awake_at = inner.clock.now();
+    let mut beat_at = awake_at;
+    let mut beats = JoinSet::new();
+    let mut look_again = None;
+    loop {
+        tokio::select! {
+            biased;
+            () = inner.membership.gone.cancelled() => return,
+            _ = looks.tick() => {
+                let now = inner.clock.now();
+                let slept = now.since(awake_at).as_duration();
+                if slept > lease {
+                    tracing::warn!(?slept, "LeaseLost: this node did not run for longer than its lease; what it had in hand is ended");
+                    inner.membership.lose();
+                }
+                awake_at = now;
+                if now >= beat_at {
+                    beat_at = now + beat_every;
+                    beats.spawn(beat(inner.clone()));
+                }
+            }
+            Some(beaten) = beats.join_next() => {
+                let again = beaten.ok().and_then(|beaten| inner.beaten(beaten));
+                look_again = again.map(|again| Instant::now() + again + A_MOMENT).or(look_again);
+            }
+            () = at(look_again), if look_again.is_some() => {
+                look_again = None;
+                inner.wake();
+                // It may have been cancelling one.
+                inner.finish_cancelled_plans_soon();
+            }
+        }
+    }
+}
+
+async fn beat(inner: Arc<Inner>) -> Result<Beaten, StoreError> {
+    let beat = Beat { capacity: inner.capacity() as u64, in_hand: inner.in_hand() as u64 };
+    // Longer than that it can renew nothing.
+    match tokio::time::timeout(inner.lease(), inner.store.beat(beat)).await {
+        Ok(beaten) => beaten,
+        Err(_) => {
+            let source = "no answer for as long as a lease lasts".into();
+            Err(StoreError::Unavailable { backend: "the store", operation: "renew the lease", source })
+        }
+    }
+}
+
+impl Inner {
+    /// What follows from a beat; in how long another node's tasks may be there to take.
+    fn beaten(self: &Arc<Self>, beaten: Result<Beaten, StoreError>) -> Option<Duration> {
+        match beaten {
+            Ok(Beaten { lost, look_again }) => {
+                self.health.answered();
+                if lost {
+                    tracing::error!(
+                        "LeaseLost: the lease had run out and others were let in; what this node had in hand is ended"
+                    );
+                    self.membership.lose();
+                    self.wake();
+                }
+                look_again.map(|again| again.as_duration())
+            }
+            Err(StoreError::Owned { .. }) => {
+                self.step_down();
+                None
+            }
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "the lease could not be renewed; trying again");
+                if matches!(error, StoreError::Unavailable { .. }) {
+                    self.health.refused();
+                }
+                None
+            }
+        }
+    }
+
+    /// Another process is this node now.
+    fn step_down(self: &Arc<Self>) {
+        let why = format!("another process has taken the place of node {}; this one stops", self.node());
+        tracing::error!("{why}");
+        self.begin_to_stop();
+        self.membership.lose();
+        self.membership.gone.cancel();
+        self.membership.oust(why);
+    }
+}

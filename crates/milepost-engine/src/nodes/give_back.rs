@@ -1,0 +1,51 @@
+//! A task whose runner was cut off, and which may be this node's all the same: nobody would go on with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use milepost_core::task::{Command, decide};
+use milepost_store::{Commit, Holder, LeaseChange, StoreError, TaskRef, Wake};
+
+use crate::engine::Inner;
+
+impl Inner {
+    /// Gives the task back, if the store still has it under this lease. It may: a node that slept too long may not have
+    /// been missed, and a claim may have been made in the very moment in which an older lease was lost.
+    pub(crate) fn give_back(self: &Arc<Self>, key: TaskRef, epoch: u64) {
+        let inner = self.clone();
+        self.spawn(async move {
+            let mut pause = Duration::from_millis(50);
+            // A node that stops leaves, which gives everything back.
+            while !inner.is_stopping() && inner.try_to_give_back(&key, epoch).await.is_err() {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_secs(5));
+            }
+            inner.wake();
+        });
+    }
+
+    async fn try_to_give_back(&self, key: &TaskRef, epoch: u64) -> Result<(), StoreError> {
+        let Some(stored) = self.store.task(&key.id).await? else { return Ok(()) };
+        if stored.epoch != epoch || stored.orphaned || !stored.task.status().is_active() {
+            return Ok(());
+        }
+        let reason = "its node did not run for longer than its lease".to_owned();
+        let expected = stored.task.version();
+        let Ok(decision) = decide(&stored.task, Command::Interrupt { reason }, self.clock.now()) else { return Ok(()) };
+        let commit = Commit {
+            key: key.clone(),
+            holder: Holder::Lease(epoch),
+            expected,
+            events: decision.events.into(),
+            task: Arc::new(decision.task),
+            lease: LeaseChange::Release(Wake::Recovery),
+            plan: None,
+            output: Vec::new(),
+        };
+        match self.store.commit(commit).await {
+            // Something of ours was still on its way; the next look sees it.
+            Err(error @ (StoreError::Unavailable { .. } | StoreError::Conflict { .. })) => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+}

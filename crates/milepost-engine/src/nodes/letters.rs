@@ -1,0 +1,139 @@
+//! Asking the node that holds a task, and doing what others ask of the tasks that are held here.
+
+use std::collections::HashSet;
+use std::pin::pin;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use milepost_core::id::TaskId;
+use milepost_core::task::TaskStatus;
+use milepost_store::{Letter, Posted, StoreError};
+use tokio::time::Instant;
+
+use super::words::{Question, Reply};
+use crate::engine::Inner;
+use crate::runner::chain;
+use crate::verbs::{Asked, VerbError};
+
+/// A node that has not answered by then does not answer; what was asked may still be done.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
+/// An answer is looked for this often, also when nobody calls.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Many ask at once when a plan is paused: after a call they wait for the other answers, and look once.
+const GATHER_FOR: Duration = Duration::from_millis(20);
+/// After a task has gone from the node that was asked, its answer may still be on its way.
+const LAST_WORDS_WITHIN: Duration = Duration::from_secs(3);
+
+impl Inner {
+    /// Puts a command to the live node that holds the task, and waits for its answer.
+    pub(crate) async fn ask_holder(
+        self: &Arc<Self>,
+        task: &TaskId,
+        epoch: u64,
+        asked: &Asked,
+    ) -> Result<TaskStatus, VerbError> {
+        let Some(question) = Question::new(&asked.command, asked.expected) else { return Err(VerbError::Moved) };
+        let body = serde_json::to_string(&question).map_err(|error| VerbError::Refused(error.to_string()))?;
+        self.listen();
+        let Some(letter) = self.store.post(Letter { task: task.clone(), body }).await? else {
+            return Err(VerbError::Moved);
+        };
+        let asked_at = Instant::now();
+        let mut gone_at: Option<Instant> = None;
+        loop {
+            let mut called = pin!(self.membership.called.notified());
+            // Registered before the look, so that no call between the two is missed.
+            called.as_mut().enable();
+            if let Some(answer) = self.store.answer_to(letter).await? {
+                return read(&answer);
+            }
+            if asked_at.elapsed() > ANSWERED_WITHIN {
+                return Err(no_answer());
+            }
+            if gone_at.is_some_and(|gone_at| gone_at.elapsed() > LAST_WORDS_WITHIN) {
+                return Err(VerbError::Moved);
+            }
+            tokio::select! {
+                () = called => tokio::time::sleep(GATHER_FOR).await,
+                () = tokio::time::sleep(LOOK_EVERY) => {
+                    let stored = self.store.task(task).await?;
+                    let holds = stored.is_some_and(|stored| stored.epoch == epoch && !stored.orphaned);
+                    gone_at = if holds { None } else { gone_at.or_else(|| Some(Instant::now())) };
+                }
+            }
+        }
+    }
+
+    /// Begins to hear what other processes leave for this one.
+    pub(crate) fn listen(self: &Arc<Self>) {
+        if self.membership.begins_to_listen() {
+            tokio::spawn(listen_loop(self.clone()));
+        }
+    }
+
+    fn open_letters(&self) -> MutexGuard<'_, HashSet<i64>> {
+        self.membership.open_letters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn read_letters(self: &Arc<Self>) {
+        let letters = match self.store.letters().await {
+            Ok(letters) => letters,
+            Err(error) => return tracing::debug!(error = %chain(&error), "letters could not be read"),
+        };
+        for Posted { no, letter } in letters {
+            if self.open_letters().insert(no) {
+                let inner = self.clone();
+                self.spawn(async move {
+                    inner.deal_with(no, letter).await;
+                    inner.open_letters().remove(&no);
+                });
+            }
+        }
+    }
+
+    async fn deal_with(self: &Arc<Self>, no: i64, letter: Letter) {
+        let done = match Question::read(&letter.body) {
+            Ok((command, expected)) => match self.runner(&letter.task) {
+                Some(runner) => self.order(&runner, command, expected).await,
+                None => Err(VerbError::Moved),
+            },
+            Err(error) => Err(error),
+        };
+        let answer = serde_json::to_string(&Reply::from(done)).unwrap_or_default();
+        // It is done, and whoever asked waits for so long.
+        let until = Instant::now() + ANSWERED_WITHIN;
+        while let Err(error) = self.store.answer(no, answer.clone()).await {
+            tracing::debug!(error = %chain(&error), "a letter could not be answered");
+            if !matches!(error, StoreError::Unavailable { .. }) || Instant::now() > until {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+}
+
+async fn listen_loop(inner: Arc<Inner>) {
+    loop {
+        inner.read_letters().await;
+        tokio::select! {
+            () = inner.membership.gone.cancelled() => return,
+            () = inner.store.called() => {}
+        }
+        inner.wake();
+        inner.membership.called.notify_waiters();
+    }
+}
+
+fn read(answer: &str) -> Result<TaskStatus, VerbError> {
+    let reply: Reply = serde_json::from_str(answer)
+        .map_err(|error| VerbError::Refused(format!("the answer of another node was not understood: {error}")))?;
+    reply.into()
+}
+
+fn no_answer() -> VerbError {
+    VerbError::Store(StoreError::Unavailable {
+        backend: "the node that holds the task",
+        operation: "answer",
+        source: format!("no word of it for {} s", ANSWERED_WITHIN.as_secs()).into(),
+    })
+}

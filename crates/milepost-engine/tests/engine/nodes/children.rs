@@ -1,0 +1,54 @@
+//! Workflows whose children run elsewhere.
+
+use std::time::Duration;
+
+use milepost_core::task::TaskStatus;
+use milepost_engine::Verb;
+use serde_json::json;
+
+use crate::support::{Cluster, flow, of_task};
+
+#[tokio::test(start_paused = true)]
+async fn a_parent_learns_at_once_that_its_child_has_ended_on_another_node() {
+    let cluster = Cluster::new();
+    let child = flow("child", |ctx, input| async move {
+        ctx.sleep("rest", Duration::from_secs(10)).await?;
+        Ok(json!(input.as_i64().unwrap() * 2))
+    });
+    let child_too = child.clone();
+    let parent = flow("parent", move |ctx, input| {
+        let child = child_too.clone();
+        async move { ctx.child("half", || child, input).await }
+    });
+    // Each node knows one of the two only, so that they cannot meet.
+    let one = cluster.node("one", &parent.registry());
+    let two = cluster.node("two", &child.registry());
+    let began = tokio::time::Instant::now();
+    one.node.begin(&parent, "p", json!(21)).await;
+    assert_eq!(one.node.outcome("p").await.unwrap(), json!(42));
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(12), "{took:?}");
+    assert_eq!(two.node.task("p.half").await.node().unwrap().to_string(), "two");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_parent_cancels_its_child_on_another_node() {
+    let cluster = Cluster::new();
+    let child = flow("child", |ctx, _| async move {
+        let word: serde_json::Value = ctx.signal("never").await?;
+        Ok(word)
+    });
+    let child_too = child.clone();
+    let parent = flow("parent", move |ctx, input| {
+        let child = child_too.clone();
+        async move { ctx.child("half", || child, input).await }
+    });
+    let one = cluster.node("one", &parent.registry());
+    let two = cluster.node("two", &child.registry());
+    one.node.begin(&parent, "p", json!(21)).await;
+    one.node.until_stored("p.half").await;
+    two.sees("p.half", |task| task.status() == TaskStatus::Running).await;
+    two.node.does(of_task("p"), Verb::Cancel).await;
+    two.sees("p.half", |task| task.status() == TaskStatus::Cancelled).await;
+    assert_eq!(one.node.status("p").await, TaskStatus::Cancelled);
+}

@@ -1,0 +1,126 @@
+//! Verbs for tasks that another node holds: they reach it, and the answer is the one it would have given at home.
+
+use std::time::Duration;
+
+use milepost_core::failure::{ErrorType, Failure};
+use milepost_core::task::{By, TaskStatus};
+use milepost_engine::{Registry, Verb, VerbError};
+use serde_json::json;
+
+use crate::support::{Cluster, Gate, Journal, Member, RETRY, flow, of_task};
+
+struct Two {
+    holder: Member,
+    other: Member,
+    gate: Gate,
+}
+
+/// Task `t` is in the gate on one node; another node has nothing.
+async fn two() -> Two {
+    let (cluster, gate, journal) = (Cluster::new(), Gate::shut(), Journal::default());
+    let registry = Registry::new().with("gate", gate.kind()).with("noop", journal.kind());
+    let holder = cluster.node("one", &registry);
+    holder.node.submit("{plan: p, stages: [{name: a, uses: gate, rollback: {uses: noop}}, {name: b, uses: gate}], tasks: [{id: t}]}").await;
+    gate.inside(1).await;
+    Two { holder, other: cluster.node("two", &registry), gate }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_and_a_resume_reach_the_node_that_holds_the_task() {
+    let two = two().await;
+    let asked_at = tokio::time::Instant::now();
+    two.other.node.does(of_task("t"), Verb::Pause).await;
+    assert!(asked_at.elapsed() < Duration::from_secs(1), "{:?}", asked_at.elapsed());
+    assert!(two.holder.node.task("t").await.pause_requested().is_some());
+    two.other.node.does(of_task("t"), Verb::Resume).await;
+    assert!(two.holder.node.task("t").await.pause_requested().is_none());
+    two.other.node.does(of_task("t"), Verb::Pause).await;
+    two.gate.let_go(1);
+    two.other.sees("t", |task| task.status() == TaskStatus::Paused).await;
+    assert_eq!(two.holder.node.count("t", "TASK_PAUSED").await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_reaches_the_node_that_holds_the_task_and_ends_its_attempt() {
+    let two = two().await;
+    two.other.node.does(of_task("t"), Verb::Cancel).await;
+    assert_eq!(two.other.node.status("t").await, TaskStatus::Cancelled);
+    assert_eq!(two.gate.cancelled(), ["t/a/1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_from_another_node_says_what_it_would_have_said_at_home() {
+    let two = two().await;
+    for verb in [RETRY, Verb::Rollback] {
+        let at_home = two.holder.node.operate(of_task("t"), verb).await.expect_err("a refusal");
+        let elsewhere = two.other.node.operate(of_task("t"), verb).await.expect_err("a refusal");
+        assert!(matches!(elsewhere, VerbError::Rejected(_)), "{elsewhere:?}");
+        assert_eq!(elsewhere.to_string(), at_home.to_string());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verb_for_another_version_than_the_holders_is_refused() {
+    let two = two().await;
+    let version = two.other.node.task("t").await.version();
+    let asked = |expected| two.other.node.engine.operate_expecting(of_task("t"), Verb::Pause, By::new("x"), expected);
+    let refused = asked(Some(version + 1)).await.expect_err("a refusal");
+    assert!(matches!(refused, VerbError::Version { found, .. } if found == version), "{refused:?}");
+    asked(Some(version)).await.expect("the version is right");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_and_a_rollback_of_a_task_that_nobody_holds_are_made_by_whoever_is_asked() {
+    let (cluster, journal) = (Cluster::new(), Journal::default());
+    let broken = crate::support::kind(|_| async {
+        milepost_engine::stage::Outcome::Failure(Failure::fatal(ErrorType::Business, "no"))
+    });
+    let registry = Registry::new().with("broken", broken).with("noop", journal.kind());
+    let runs = cluster.node("one", &registry);
+    let asks = cluster.visitor();
+    asks.node.submit("{plan: p, stages: [{name: a, uses: noop, rollback: {uses: noop}}, {name: b, uses: broken}], tasks: [{id: t}]}").await;
+    asks.sees("t", |task| task.status() == TaskStatus::Failed).await;
+    asks.node.does(of_task("t"), RETRY).await;
+    asks.sees("t", |task| task.status() == TaskStatus::Failed && task.version() > 6).await;
+    asks.node.does(of_task("t"), Verb::Rollback).await;
+    asks.sees("t", |task| task.status() == TaskStatus::RolledBack).await;
+    assert_eq!(runs.node.count("t", "TASK_RETRIED").await, 1);
+    assert_eq!(journal.count("t/a/1/undo"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_signal_reaches_the_node_that_holds_the_workflow() {
+    let cluster = Cluster::new();
+    let waits = flow("waits", |ctx, _| async move {
+        let word: serde_json::Value = ctx.signal("word").await?;
+        Ok(json!({ "heard": word }))
+    });
+    let one = cluster.node("one", &waits.registry());
+    one.node.begin(&waits, "w", json!(null)).await;
+    one.sees("w", |task| task.flow().is_some_and(|flow| flow.open().next().is_some())).await;
+    let two = cluster.node("two", &waits.registry());
+    two.node.signal("w", "word", json!("hello")).await;
+    assert_eq!(two.node.outcome("w").await.unwrap(), json!({ "heard": "hello" }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verb_for_the_task_of_a_node_that_dies_is_carried_out_once_it_is_found_dead() {
+    let two = two().await;
+    two.holder.cut();
+    let asked_at = tokio::time::Instant::now();
+    two.other.node.does(of_task("t"), Verb::Cancel).await;
+    assert_eq!(two.other.node.status("t").await, TaskStatus::Cancelled);
+    assert!(asked_at.elapsed() < Duration::from_secs(30), "{:?}", asked_at.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_lives_and_does_not_answer_is_waited_for_half_a_minute() {
+    let cluster = Cluster::new();
+    let asks = cluster.visitor();
+    asks.node.submit("{plan: p, stages: [{name: a, uses: noop}], tasks: [{id: t}]}").await;
+    cluster.deaf_node_takes_all("deaf").await;
+    let asked_at = tokio::time::Instant::now();
+    let refused = asks.node.operate(of_task("t"), Verb::Cancel).await.expect_err("no answer");
+    assert!(refused.to_string().contains("could not answer"), "{refused}");
+    assert!(asked_at.elapsed() < Duration::from_secs(35), "{:?}", asked_at.elapsed());
+}

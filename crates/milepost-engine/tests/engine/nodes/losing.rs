@@ -1,0 +1,169 @@
+//! A node that dies, freezes, is cut off or replaced, and those that go on without it.
+
+use std::time::Duration;
+
+use milepost_core::task::{PlanStatus, TaskStatus};
+use milepost_engine::Registry;
+
+use crate::support::{Cluster, Gate, Journal, bounded};
+
+const TWO_STAGES: &str =
+    "{plan: p, max_concurrency: 10, stages: [{name: s, uses: gate}, {name: e, uses: noop}], tasks: [{id: a}, {id: b}]}";
+
+fn registry(gate: &Gate, journal: &Journal) -> Registry {
+    Registry::new().with("gate", gate.kind()).with("noop", journal.kind())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_stops_beating_loses_its_tasks_and_they_end_elsewhere_recorded_once() {
+    let (cluster, gate, journal) = (Cluster::new(), Gate::shut(), Journal::default());
+    let registry = registry(&gate, &journal);
+    let one = cluster.node("one", &registry);
+    one.node.submit(TWO_STAGES).await;
+    gate.inside(2).await;
+    let two = cluster.node("two", &registry);
+    one.cut();
+    let cut_at = tokio::time::Instant::now();
+    // The gate holds both of them twice: the first node still believes that it runs them.
+    gate.inside(4).await;
+    let took = cut_at.elapsed();
+    assert!(took <= Duration::from_secs(16), "taken over after {took:?}");
+    gate.open();
+    assert_eq!(two.node.ended("p").await.status, PlanStatus::Completed);
+    for id in ["a", "b"] {
+        assert_eq!(two.node.count(id, "STAGE_COMPLETED s 1").await, 1);
+        assert_eq!(two.node.count(id, "TASK_COMPLETED").await, 1);
+        assert_eq!(two.node.count(id, "TASK_INTERRUPTED").await, 1);
+        assert_eq!(two.node.task(id).await.node().map(ToString::to_string).as_deref(), Some("two"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_back_late_commits_nothing_ends_its_attempts_and_is_a_member_again() {
+    let (cluster, gate, journal) = (Cluster::new(), Gate::shut(), Journal::default());
+    let registry = registry(&gate, &journal);
+    let one = cluster.node("one", &registry);
+    one.node.submit(TWO_STAGES).await;
+    gate.inside(2).await;
+    let two = cluster.node("two", &registry);
+    one.cut();
+    gate.inside(4).await;
+    one.mend();
+    one.node.idle().await;
+    assert_eq!(gate.cancelled().len(), 2, "the attempts of the late node were ended");
+    for id in ["a", "b"] {
+        let task = one.node.task(id).await;
+        assert_eq!((task.status(), task.done().len(), task.interrupted()), (TaskStatus::Running, 0, false));
+    }
+    two.node.stop().await;
+    drop(two);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_did_not_run_for_longer_than_its_lease_ends_its_attempts_before_it_asks() {
+    let (cluster, gate, journal) = (Cluster::new(), Gate::shut(), Journal::default());
+    let one = cluster.node("one", &registry(&gate, &journal));
+    one.node.submit(TWO_STAGES).await;
+    gate.inside(2).await;
+    // As when the machine is suspended: nothing runs, and the clock is another when it wakes.
+    tokio::time::advance(Duration::from_secs(60)).await;
+    gate.came(4).await;
+    assert_eq!(gate.cancelled().len(), 2);
+    gate.open();
+    // Nobody had missed it, so it gave its tasks back and went on with them.
+    assert_eq!(one.node.ended("p").await.status, PlanStatus::Completed);
+    assert_eq!(one.node.count("a", "TASK_INTERRUPTED").await, 1, "{:?}", one.node.log("a").await);
+    assert_eq!(one.node.count("a", "STAGE_COMPLETED s 1").await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_name_another_process_has_taken_stops_and_says_why() {
+    let (cluster, gate, journal) = (Cluster::new(), Gate::shut(), Journal::default());
+    let registry = registry(&gate, &journal);
+    let old = cluster.node("one", &registry);
+    old.node.submit(TWO_STAGES).await;
+    gate.inside(2).await;
+    let new = cluster.node("one", &registry);
+    // Its tasks are the new one's at once.
+    gate.came(4).await;
+    let why = bounded("the old one steps down", old.node.engine.ousted()).await;
+    assert!(why.contains("another process has taken the place of node one"), "{why}");
+    old.node.idle().await;
+    assert_eq!(gate.cancelled().len(), 2);
+    old.node.stop().await;
+    gate.open();
+    assert_eq!(new.node.ended("p").await.status, PlanStatus::Completed);
+    assert_eq!(new.node.count("a", "STAGE_COMPLETED s 1").await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_beat_that_hangs_does_not_keep_the_next_from_going_out() {
+    let (cluster, gate, journal) = (Cluster::new(), Gate::shut(), Journal::default());
+    let registry = registry(&gate, &journal);
+    let one = cluster.node("one", &registry);
+    one.node.submit(TWO_STAGES).await;
+    gate.inside(2).await;
+    let two = cluster.node("two", &registry);
+    // Eight seconds hold up one beat, or two.
+    for _ in 0..5 {
+        one.cut();
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        one.mend();
+        tokio::time::sleep(Duration::from_secs(6)).await;
+    }
+    assert_eq!((gate.all().len(), two.node.engine.in_hand()), (2, 0));
+    gate.open();
+    assert_eq!(two.node.ended("p").await.status, PlanStatus::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_waits_for_a_person_is_left_interrupted() {
+    let (cluster, gate, journal) = (Cluster::new(), Gate::shut(), Journal::default());
+    let registry = registry(&gate, &journal);
+    let one = cluster.node("one", &registry);
+    one.node.submit("{plan: p, recovery: manual, stages: [{name: s, uses: gate}], tasks: [{id: a}]}").await;
+    gate.inside(1).await;
+    let two = cluster.node("two", &registry);
+    one.cut();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(two.node.stored("a").await.orphaned);
+    assert_eq!(gate.all().len(), 1);
+    gate.open();
+    two.node.does(crate::support::of_task("a"), crate::support::RETRY).await;
+    assert_eq!(two.node.ended("p").await.status, PlanStatus::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rolling_restart_of_three_nodes_fails_no_task_and_runs_no_stage_twice() {
+    let (cluster, journal) = (Cluster::new(), Journal::default());
+    let slow = {
+        let journal = journal.clone();
+        crate::support::kind(move |call| {
+            journal.note(&call);
+            async {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                milepost_engine::stage::Outcome::success()
+            }
+        })
+    };
+    let registry = Registry::new().with("slow", slow);
+    let start = |name: &str| cluster.node_with(name, &registry, |options| options.capacity = 8);
+    let mut members: Vec<_> = ["one", "two", "three"].into_iter().map(start).collect();
+    let tasks: Vec<String> = (0..60).map(|i| format!("{{id: t{i}}}")).collect();
+    let text = format!(
+        "{{plan: p, max_concurrency: 60, stages: [{{name: a, uses: slow}}, {{name: b, uses: slow}}, {{name: c, uses: slow}}], tasks: [{}]}}",
+        tasks.join(",")
+    );
+    members[0].node.submit(&text).await;
+    for (index, name) in ["one", "two", "three"].into_iter().enumerate() {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        members[index].node.stop().await;
+        members[index] = start(name);
+    }
+    let row = members[2].node.ended("p").await;
+    assert_eq!((row.status, row.counts.completed), (PlanStatus::Completed, 60));
+    let mut calls = journal.calls();
+    calls.sort();
+    calls.dedup();
+    assert_eq!((calls.len(), journal.calls().len()), (180, 180));
+}
