@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use milepost_core::task::TaskView;
 use milepost_engine::Engine;
-use milepost_store::Store;
+use milepost_store::{Store, StoredTask};
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Tokens;
@@ -106,6 +107,12 @@ impl App {
 
     pub(crate) fn store(&self) -> &dyn Store {
         &**self.inner.engine.store()
+    }
+
+    /// The task as the store has it; whether that is the last word of it, this node knows.
+    pub(crate) fn task_view(&self, stored: &StoredTask) -> TaskView {
+        let durable = self.engine().is_durable(&stored.key.id);
+        TaskView { durable, ..TaskView::from(stored) }
     }
 
     pub(crate) fn in_flight(&self) -> &InFlight {

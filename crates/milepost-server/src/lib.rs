@@ -13,6 +13,7 @@ mod limits;
 mod metrics;
 mod patience;
 mod problem;
+mod reach;
 mod routes;
 mod server;
 mod sse;
@@ -20,5 +21,6 @@ mod tls;
 
 pub use app::{App, Settings};
 pub use auth::{BadToken, mint};
+pub use reach::is_for_this_machine_alone;
 pub use server::{ServeError, Server};
 pub use tls::{Tls, TlsError};

@@ -6,8 +6,8 @@
 //! `rollback_count` and `rollback_failed` are `milepost_tasks_rollback_started_total` and
 //! `milepost_tasks_rollback_failed_total`; `stage_duration` and `task_duration` are
 //! `milepost_stage_duration_seconds` and `milepost_task_duration_seconds`. `task_heartbeat_lag` and `heartbeat_sent`
-//! have none: a node owns its store's file, and what proves it alive is the lock it holds; how late it is shows in
-//! `milepost_timer_lag_seconds`.
+//! have none: a node proves that it lives by the lock on its store's file, or by a lease that its store judges; how late
+//! it is shows in `milepost_timer_lag_seconds`.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -128,6 +128,11 @@ impl Collector for Node {
         counter(&mut to, "milepost_checkpoints_discarded", help, readings.checkpoints_discarded)?;
         let in_hand = i64::try_from(self.0.in_hand()).unwrap_or(i64::MAX);
         gauge(&mut to, "milepost_tasks_in_hand", "Tasks that this node works on", None, in_hand)?;
+        let not_durable = i64::try_from(self.0.not_durable()).unwrap_or(i64::MAX);
+        let help = "Tasks that go on in memory because the store is away";
+        gauge(&mut to, "milepost_tasks_not_durable", help, None, not_durable)?;
+        let help = "1 while the store does not take what this node has for it";
+        gauge(&mut to, "milepost_store_away", help, None, i64::from(self.0.store_is_away()))?;
         stages(&mut to, &readings.stages)?;
         lengths(&mut to, "milepost_task_duration", "From a task's first start to its end", &readings.task)?;
         lengths(&mut to, "milepost_timer_lag", "How late waiting stages were woken", &readings.timer_lag)?;

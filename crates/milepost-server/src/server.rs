@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use milepost_store::StoreError;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -14,6 +15,11 @@ use crate::{edge, routes};
 pub enum ServeError {
     #[error("cannot listen on {address}")]
     Bind { address: SocketAddr, source: std::io::Error },
+    /// Make a token, or listen for this machine alone.
+    #[error("others can reach {address}, and there is no token to tell them apart by")]
+    NoToken { address: SocketAddr },
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// A server that listens.

@@ -43,6 +43,10 @@ async fn readyz(State(app): State<App>) -> Answer<&'static str> {
     if app.is_draining() {
         return Err(unready("draining", "the server is about to leave"));
     }
+    // What it last had for its store was not taken; that it can still be read is not enough.
+    if app.engine().store_is_away() {
+        return Err(unready("store-out-of-reach", "the store does not take what this node has done"));
+    }
     let question = app.store().plans(PlanQuery { open_only: true, after: None, limit: 1 });
     match tokio::time::timeout(STORE_ANSWERS_WITHIN, question).await {
         Ok(Ok(_)) => Ok("ok"),

@@ -165,7 +165,7 @@ async fn plan_tasks(
     let mut items = Vec::new();
     while let Some(task) = stored.next().await {
         // It may have been removed between the two questions.
-        items.extend(task?.as_ref().map(TaskView::from));
+        items.extend(task?.as_ref().map(|stored| app.task_view(stored)));
     }
     Ok(Json(List { items, next_cursor: page.next.map(cursor::write) }))
 }

@@ -42,7 +42,7 @@ async fn task(
     Query(NoParameters): Query<NoParameters>,
 ) -> Answer<Json<TaskView>> {
     let stored = readable(&app, &caller, &id).await?;
-    Ok(Json(TaskView::from(&stored)))
+    Ok(Json(app.task_view(&stored)))
 }
 
 #[derive(Debug, Default, IntoParams)]

@@ -31,7 +31,7 @@ async fn tenant_task(
     Query(NoParameters): Query<NoParameters>,
 ) -> Answer<Json<TaskView>> {
     let stored = newest(&app, &caller, &tenant).await?;
-    Ok(Json(TaskView::from(&stored)))
+    Ok(Json(app.task_view(&stored)))
 }
 
 /// The checkpoint of the tenant's newest task.

@@ -50,7 +50,7 @@ impl Coalesced {
                     self.progress.insert(task.clone(), newest);
                 }
                 FeedItem::Task { task, status, done, stages, .. } => self.moved_on(task, *status, *done, *stages),
-                FeedItem::Plan { .. } => {}
+                FeedItem::Durability { .. } | FeedItem::Plan { .. } => {}
             }
         }
     }

@@ -190,7 +190,7 @@ pub(crate) fn progress_of<'a>(events: &'a [Event], task: &str) -> Vec<&'a Value>
     events.iter().filter(of_task).map(|event| &event.data["task"]).collect()
 }
 
-struct Noop;
+pub(crate) struct Noop;
 
 #[async_trait]
 impl StageKind for Noop {

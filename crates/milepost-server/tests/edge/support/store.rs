@@ -7,9 +7,9 @@ use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
 use milepost_store::memory::MemoryStore;
 use milepost_store::{
-    ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note,
-    Page, PlanChange, PlanQuery, PlanRow, Position, Store, StoreError, StoreStats, StoredEvent, StoredTask, Submission,
-    Submitted, TaskQuery, TaskRow, TokenRow,
+    ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, MovedPlan,
+    Note, Page, PlanChange, PlanQuery, PlanRow, Position, Store, StoreError, StoreStats, StoredEvent, StoredTask,
+    Submission, Submitted, TaskQuery, TaskRow, TokenRow,
 };
 
 #[derive(Debug, Default)]
@@ -86,6 +86,10 @@ impl Store for Faulty {
     async fn put_token(&self, token: TokenRow) -> Result<(), StoreError> {
         self.check()?;
         self.store.put_token(token).await
+    }
+    async fn import(&self, plan: MovedPlan) -> Result<(), StoreError> {
+        self.check()?;
+        self.store.import(plan).await
     }
     fn stats(&self) -> StoreStats {
         self.store.stats()
