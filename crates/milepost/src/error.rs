@@ -4,7 +4,9 @@ use milepost_core::failure::ErrorType;
 use milepost_core::id::{InvalidName, TaskId};
 use milepost_core::task::{Cause, TaskStatus};
 use milepost_engine::{EngineError, VerbError};
-use milepost_store::StoreError;
+use milepost_store::{BadUrl, StoreError};
+
+use crate::client::ClientError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -18,8 +20,8 @@ pub enum Error {
     /// Another run has this id; a run that is repeated has the same input.
     #[error("workflow {id} was not accepted")]
     Refused { id: TaskId, source: EngineError },
-    #[error("`{url}` is not a store; expected sqlite:PATH or memory:")]
-    Url { url: String },
+    #[error("{0}; expected sqlite:PATH, postgres://…, mysql://…, redis://… or memory:")]
+    Url(#[from] BadUrl),
     #[error(transparent)]
     Name(#[from] InvalidName),
     #[error("it does not fit its type")]
@@ -30,6 +32,14 @@ pub enum Error {
     Store(#[from] StoreError),
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// The server that was asked for a result.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error("cannot listen on `{address}`; expected an address and a port, such as 127.0.0.1:8080")]
+    Address { address: String },
+    /// The API is not served there.
+    #[error(transparent)]
+    Serve(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Error {

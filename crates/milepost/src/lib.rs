@@ -35,6 +35,8 @@ mod handle;
 mod replay;
 mod retry;
 mod run;
+#[cfg(feature = "server")]
+mod serve;
 
 #[doc(hidden)]
 pub mod private;
@@ -49,6 +51,7 @@ pub use error::Error;
 pub use handle::Handle;
 pub use milepost_core::breaker::Breaker;
 pub use milepost_core::failure::{ErrorType, Failure, MaxRetriesExceeded};
+pub use milepost_core::id::{InvalidName, PlanId, StageName, TaskId, Tenant};
 pub use milepost_core::plan::WorkflowRef;
 pub use milepost_core::task::{TaskStatus, TaskView};
 pub use milepost_core::time::Timestamp;

@@ -44,3 +44,8 @@ fn fan_out_runs_in_an_empty_folder() {
 fn long_sleep_runs_in_an_empty_folder() {
     runs("long_sleep");
 }
+
+#[test]
+fn served_runs_in_an_empty_folder() {
+    runs("served");
+}

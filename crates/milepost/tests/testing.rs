@@ -73,6 +73,29 @@ fn a_fake_takes_the_place_of_every_stage_of_its_name_and_is_told_which_one() {
     assert_eq!(engine.run("t", twice, ()).unwrap(), [1, 10, 100]);
 }
 
+#[milepost::workflow]
+async fn basket(ctx: &mut Context, items: Vec<String>) -> Result<u32, Failure> {
+    let mut cents = 0;
+    for item in &items {
+        cents += ctx.stage("price").input(item).run(never::<u32>).await?;
+    }
+    Ok(cents + ctx.stage("postage").run(never::<u32>).await?)
+}
+
+#[test]
+fn a_fake_may_answer_by_what_its_stage_was_given() {
+    let mut engine = TestEngine::new().workflow(basket).fake("price", |call| match call.input.as_str() {
+        Some("a book") => Ok(1200),
+        Some("a pen") => Ok(150),
+        other => Err(Failure::fatal(ErrorType::Business, format!("nobody sells {other:?}"))),
+    });
+    engine = engine.fake("postage", |call| Ok(u32::from(call.input.is_null())));
+    engine = engine.crash_after(3);
+    assert_eq!(engine.run("b", basket, vec!["a book".to_owned(), "a pen".to_owned()]).unwrap(), 1351);
+    let failed = engine.run("c", basket, vec!["a yacht".to_owned()]).unwrap_err();
+    assert!(failed.to_string().contains("a yacht"), "{failed}");
+}
+
 #[test]
 fn a_fake_rollback_gets_the_result_of_the_stage_that_it_undoes() {
     let (sender, undone) = std::sync::mpsc::channel();

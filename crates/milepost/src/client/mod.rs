@@ -7,6 +7,7 @@ mod plans;
 mod tasks;
 mod verbs;
 mod watch;
+mod workflows;
 
 pub use connection::{Client, Paging};
 pub use error::ClientError;

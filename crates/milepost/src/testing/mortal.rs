@@ -9,9 +9,9 @@ use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
 use milepost_store::memory::MemoryStore;
 use milepost_store::{
-    ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note,
-    Page, PlanChange, PlanQuery, PlanRow, Position, Store, StoreError, StoreStats, StoredEvent, StoredTask, Submission,
-    Submitted, TaskQuery, TaskRow, TokenRow,
+    ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, MovedPlan,
+    Note, Page, PlanChange, PlanQuery, PlanRow, Position, Store, StoreError, StoreStats, StoredEvent, StoredTask,
+    Submission, Submitted, TaskQuery, TaskRow, TokenRow,
 };
 use tokio::sync::Notify;
 
@@ -195,6 +195,11 @@ impl Store for Mortal {
     async fn put_token(&self, token: TokenRow) -> Result<(), StoreError> {
         self.alive().await;
         self.store.put_token(token).await
+    }
+
+    async fn import(&self, plan: MovedPlan) -> Result<(), StoreError> {
+        self.alive().await;
+        self.store.import(plan).await
     }
 
     fn stats(&self) -> StoreStats {

@@ -1,6 +1,7 @@
-//! The client against a server that says what the test tells it to.
+//! The client against a server that says what the test tells it to, and against a real one.
 
 mod answers;
 mod server;
 mod submitting;
 mod watching;
+mod workflows;

@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
 use milepost_store::{
-    ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note,
-    Page, PlanChange, PlanQuery, PlanRow, Position, Store, StoreError, StoreStats, StoredEvent, StoredTask, Submission,
-    Submitted, TaskQuery, TaskRow, TokenRow,
+    ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, MovedPlan,
+    Note, Page, PlanChange, PlanQuery, PlanRow, Position, Store, StoreError, StoreStats, StoredEvent, StoredTask,
+    Submission, Submitted, TaskQuery, TaskRow, TokenRow,
 };
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -108,6 +108,10 @@ impl Store for Deadly {
 
     async fn put_token(&self, token: TokenRow) -> Result<(), StoreError> {
         self.store.put_token(token).await
+    }
+
+    async fn import(&self, plan: MovedPlan) -> Result<(), StoreError> {
+        self.store.import(plan).await
     }
 
     fn stats(&self) -> StoreStats {
