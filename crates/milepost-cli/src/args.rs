@@ -9,8 +9,8 @@ use crate::context::Context;
 use crate::exit::{Exit, Outcome};
 use crate::output::Data;
 use crate::{
-    bench, check, checkpoint, events, explain, logging, logs, replay, run, serve, signal, status, submit, token, verbs,
-    watch,
+    bench, check, checkpoint, events, explain, logging, logs, replay, run, serve, signal, status, store, submit, token,
+    verbs, watch,
 };
 
 const AFTER_HELP: &str = "\
@@ -49,7 +49,8 @@ pub(crate) struct Cli {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Everywhere")]
 pub(crate) struct Global {
-    /// Where plans are kept: sqlite:PATH [env: MILEPOST_STORE] [default: sqlite:milepost.db]
+    /// Where plans are kept: sqlite:PATH, postgres://…, mysql://… or redis://… [env: MILEPOST_STORE] [default:
+    /// sqlite:milepost.db]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
     /// Ask this running server instead of a store: http://HOST:PORT [env: MILEPOST_SERVER]
@@ -119,6 +120,8 @@ enum Command {
     Signal(signal::Args),
     /// Make the decisions of a recorded task again, and report the first that differs from its log
     Replay(replay::Args),
+    /// Move everything from one store to another
+    Store(store::Args),
     /// Measure this machine and store, beside what both give a bare loop; prints JSON
     Bench(bench::Args),
     /// Print a script that completes commands in your shell
@@ -182,6 +185,7 @@ impl Command {
             Command::ResetFailed(args) => verbs::operate(context, args, Verb::ResetFailed).await,
             Command::Signal(args) => signal::signal(context, args).await,
             Command::Replay(args) => replay::replay(context, args).await,
+            Command::Store(args) => store::store(context, args).await,
             Command::Bench(args) => bench::bench(context, &args).await,
             Command::Completions { .. } => Ok(Exit::Done),
         }

@@ -60,18 +60,26 @@ fn show(context: &Context, file: &str, plan: &Plan) {
     let own: usize = plan.tasks.iter().map(|task| task.stages.as_ref().unwrap_or(&definition.stages).len()).sum();
     let mut data = Data::new();
     if context.json {
-        return data.json(&json!({
+        let mut shown = json!({
             "planId": definition.id,
             "tasks": plan.tasks.len(),
             "stages": own,
             "maxConcurrency": definition.settings.max_concurrency,
-        }));
+        });
+        if let Some(workflow) = &definition.workflow {
+            shown["workflow"] = json!(workflow);
+        }
+        return data.json(&shown);
     }
+    // How many stages a function will have, nobody knows.
+    let does = match &definition.workflow {
+        Some(workflow) => format!("each runs the workflow {workflow}"),
+        None => format!("{} in all", count(own as u64, "stage")),
+    };
     data.line(format!(
-        "{file} is good: plan {}, {}, {} in all, {} at once",
+        "{file} is good: plan {}, {}, {does}, {} at once",
         definition.id,
         count(plan.tasks.len() as u64, "task"),
-        count(own as u64, "stage"),
         definition.settings.max_concurrency
     ));
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use milepost_engine::OnStoreLoss;
 use serde::Deserialize;
 
 use crate::exit::{Exit, Failure};
@@ -21,6 +22,8 @@ pub(crate) struct Config {
     pub(crate) node: Option<String>,
     /// Tasks in hand at once, whatever a plan's `max_concurrency` allows.
     pub(crate) capacity: Option<usize>,
+    /// As `--on-store-loss`.
+    pub(crate) on_store_loss: Option<StoreLoss>,
     pub(crate) color: Option<Color>,
     pub(crate) serve: Serve,
 }
@@ -42,6 +45,28 @@ pub(crate) struct Serve {
     pub(crate) log_format: Option<LogFormat>,
     /// As in plan files: `30s`.
     pub(crate) drain_timeout: Option<String>,
+}
+
+/// What a node does with its tasks while the store is away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum StoreLoss {
+    /// Running stages finish, and nothing new starts until it is back
+    Hold,
+    /// Tasks go on in memory, and are written when it is back
+    Continue,
+    /// Tasks stop at the end of their stage, and fail
+    Fail,
+}
+
+impl From<StoreLoss> for OnStoreLoss {
+    fn from(loss: StoreLoss) -> Self {
+        match loss {
+            StoreLoss::Hold => OnStoreLoss::Hold,
+            StoreLoss::Continue => OnStoreLoss::Continue,
+            StoreLoss::Fail => OnStoreLoss::Fail,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]

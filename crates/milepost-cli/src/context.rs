@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use milepost::Client;
 use milepost_core::task::By;
+use milepost_engine::OnStoreLoss;
+use milepost_store::redacted;
 
 use crate::args::Global;
-use crate::config::{Color, Config, Serve};
+use crate::config::{Color, Config, Serve, StoreLoss};
 use crate::exit::{Exit, Failure};
 use crate::operator;
 use crate::source::{Local, Remote, Source};
-use crate::store::{DEFAULT_URL, StoreUrl};
+use crate::store_url::{DEFAULT_URL, StoreUrl};
 use crate::text::shell;
 
 /// Tasks in hand at once when nothing says otherwise; each is a future, and a `run:` stage also a process.
@@ -23,6 +25,8 @@ pub(crate) struct Context {
     pub(crate) quiet: bool,
     /// As it was named, if it was. Looked at only by commands that need one: the others must not stumble over a bad one.
     store: Option<String>,
+    /// It was named on the command line.
+    store_by_flag: bool,
     /// The server that is meant instead, if one is.
     server: Option<String>,
     /// It was named on the command line, and so must be meant.
@@ -30,6 +34,7 @@ pub(crate) struct Context {
     token: Option<Token>,
     node: Option<String>,
     capacity: usize,
+    on_store_loss: Option<StoreLoss>,
     /// What the configuration says about `serve`.
     pub(crate) serve: Serve,
     /// `milepost`, and the flags that a next command needs to mean the same store or server.
@@ -60,7 +65,7 @@ impl Context {
         let url = global.store.clone().or_else(|| variable("MILEPOST_STORE")).or(config.store);
         let mut program = "milepost".to_owned();
         if let Some(store) = &global.store {
-            program.push_str(&format!(" --store {}", shell(store)));
+            program.push_str(&format!(" --store {}", as_typed(store)));
         }
         if let Some(server) = &global.server {
             program.push_str(&format!(" --server {}", shell(server)));
@@ -75,11 +80,13 @@ impl Context {
             json: global.json,
             quiet: global.quiet,
             store: url,
+            store_by_flag: global.store.is_some(),
             server,
             server_by_flag: global.server.is_some(),
             token,
             node: config.node,
             capacity: config.capacity.unwrap_or(DEFAULT_CAPACITY),
+            on_store_loss: config.on_store_loss,
             serve: config.serve,
             program,
         })
@@ -115,7 +122,13 @@ impl Context {
                 .help("leave --server out")
                 .help(format!("`{}` hands a plan to the server", self.command("submit FILE"))));
         }
-        self.store.as_deref().map(StoreUrl::parse).transpose()
+        let store = self.store.as_deref().map(StoreUrl::parse).transpose()?;
+        if self.store_by_flag && store.as_ref().is_some_and(StoreUrl::has_password) {
+            tracing::warn!(
+                "other users of this machine see the password on a command line; MILEPOST_STORE keeps it from them"
+            );
+        }
+        Ok(store)
     }
 
     /// What to type to do this: `here` on a store, `there` on a server.
@@ -132,6 +145,11 @@ impl Context {
     pub(crate) fn node(&self, named: Option<String>) -> Arc<str> {
         let own = || format!("{}-{}", operator::host(), std::process::id());
         named.or_else(|| self.node.clone()).unwrap_or_else(own).into()
+    }
+
+    /// What the node of this process does while its store is away.
+    pub(crate) fn on_store_loss(&self, named: Option<StoreLoss>) -> OnStoreLoss {
+        named.or(self.on_store_loss).map(OnStoreLoss::from).unwrap_or_default()
     }
 
     /// Tasks in hand at once.
@@ -166,6 +184,11 @@ impl Token {
         }
         Ok(token.to_owned())
     }
+}
+
+/// How a next command names the store. One with a password is better kept in a variable than shown, or typed.
+fn as_typed(store: &str) -> String {
+    if redacted(store) == store { shell(store) } else { "\"$MILEPOST_STORE\"".to_owned() }
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -24,6 +24,7 @@ mod socket;
 mod source;
 mod status;
 mod store;
+mod store_url;
 mod submit;
 mod summary;
 mod text;

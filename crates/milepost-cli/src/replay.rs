@@ -19,7 +19,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn replay(context: &Context, args: Args) -> Outcome {
-    let store = context.store()?.read()?;
+    let store = context.store()?.visit().await?;
     let id = TaskId::parse(&args.task).map_err(|_| missing(context, "task", &args.task))?;
     let stored = store.task(&id).await?.ok_or_else(|| missing(context, "task", &args.task))?;
     if args.export {

@@ -7,21 +7,22 @@ use std::time::Duration;
 
 use milepost_core::time::Millis;
 use milepost_engine::{Engine, Options, Registry};
-use milepost_server::{App, Server, Settings, Tls};
+use milepost_server::{App, ServeError, Server, Settings, Tls, is_for_this_machine_alone};
 use milepost_stages::HttpKind;
 use milepost_store::Store;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::config::LogFormat;
+use crate::config::{LogFormat, StoreLoss};
 use crate::context::Context;
 use crate::exit::{Exit, Failure, Outcome, chain};
 use crate::logging::Style;
 use crate::output::{self, Data};
 use crate::plan_file;
-use crate::run::{listen, own};
+use crate::run::{join, listen};
 use crate::signals::Signals;
 use crate::socket::Listener;
+use crate::store_url::StoreUrl;
 
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
 const DEFAULT_DRAIN: Millis = Millis::from_secs(30);
@@ -42,6 +43,9 @@ pub(crate) struct Args {
     /// The name of this node in the log [default: HOST-PID]
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
+    /// What becomes of its tasks while the store is away [default: hold]
+    #[arg(long, value_name = "WHAT")]
+    on_store_loss: Option<StoreLoss>,
     /// A certificate and its chain, in PEM form; then it speaks HTTPS. SIGHUP reads both files again
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
@@ -134,17 +138,18 @@ pub(crate) async fn serve(context: &Context, args: Args) -> Outcome {
     let address = address(args.listen.as_deref().or(context.serve.listen.as_deref())).await?;
     let tls = args.tls(context)?;
     let drain_timeout = args.drain_timeout(context)?;
-    let mut settings = args.settings(context);
+    let settings = args.settings(context);
     let url = context.store()?;
-    let store = own(&url)?;
-    if !is_for_this_machine_alone(address) {
-        settings.require_token = true;
-        check_reachable(context, &*store, address, tls.is_some()).await?;
+    let mut options = Options::new(context.node(args.node.clone()));
+    options.capacity = context.capacity_of_all();
+    options.on_store_loss = context.on_store_loss(args.on_store_loss);
+    let store = join(&url, &options).await?;
+    let settings = reachable(context, settings, &*store, address).await?;
+    if tls.is_none() && !is_for_this_machine_alone(address) {
+        tracing::warn!("tokens travel unencrypted: give --tls-cert and --tls-key, or put a proxy with TLS in front");
     }
     // Before anything runs, so that no signal finds it unprepared.
     let signals = Signals::listen()?;
-    let mut options = Options::new(context.node(args.node.clone()));
-    options.capacity = context.capacity_of_all();
     let node = options.node.clone();
     let engine = Engine::new(store, args.registry(context), options);
     let app = App::new(engine.clone(), settings);
@@ -154,7 +159,7 @@ pub(crate) async fn serve(context: &Context, args: Args) -> Outcome {
     })?;
     let listener = listen(&url, &engine);
     engine.start();
-    say_it_listens(context, &server, &node, &url.path);
+    say_it_listens(context, &server, &node, &url);
     let serving = Serving { engine, app, server, listener, drain_timeout };
     serving.until_stopped(signals, tls).await
 }
@@ -173,6 +178,11 @@ impl Serving {
         tokio::select! {
             () = signals.next() => {}
             () = reload_on_hangup(tls) => {}
+            why = self.engine.ousted() => {
+                self.app.drain();
+                self.leave().await;
+                return Err(Failure::new(Exit::OutOfReach, why).help("give each node a name of its own, with --node"));
+            }
         }
         self.app.drain();
         output::message("stopping after the running stages; press Ctrl-C again to stop now");
@@ -231,10 +241,6 @@ async fn reload_on_hangup(tls: Option<Tls>) {
     std::future::pending::<()>().await;
 }
 
-fn is_for_this_machine_alone(address: SocketAddr) -> bool {
-    address.ip().to_canonical().is_loopback()
-}
-
 async fn address(listen: Option<&str>) -> Result<SocketAddr, Failure> {
     let text = listen.unwrap_or(DEFAULT_ADDRESS);
     let bad = |why: String| {
@@ -245,54 +251,30 @@ async fn address(listen: Option<&str>) -> Result<SocketAddr, Failure> {
     found?.next().ok_or_else(|| bad("this name has no address".to_owned()))
 }
 
-/// Where others can reach it, nobody gets in without a token: with none, it would be of no use to anybody.
-async fn check_reachable(
+async fn reachable(
     context: &Context,
+    settings: Settings,
     store: &dyn Store,
     address: SocketAddr,
-    secure: bool,
-) -> Result<(), Failure> {
+) -> Result<Settings, Failure> {
     let now = milepost_engine::Clock::system().now();
-    let live = |expires_at: Option<milepost_core::time::Timestamp>| expires_at.is_none_or(|at| at > now);
-    let tokens = store.tokens().await?;
-    if !tokens.iter().any(|token| token.revoked_at.is_none() && live(token.expires_at)) {
-        let message = format!("others can reach {address}, and there is no token to tell them apart by");
-        let create = context.command("token create ops --scope admin");
-        return Err(Failure::new(Exit::Usage, message)
-            .help(format!("`{create}` makes one; or listen on {DEFAULT_ADDRESS}, for this machine alone")));
-    }
-    if !secure {
-        tracing::warn!("tokens travel unencrypted: give --tls-cert and --tls-key, or put a proxy with TLS in front");
-    }
-    Ok(())
+    settings.for_address(address, store, now).await.map_err(|error| match error {
+        ServeError::NoToken { .. } => {
+            let create = context.command("token create ops --scope admin");
+            Failure::new(Exit::Usage, error.to_string())
+                .help(format!("`{create}` makes one; or listen on {DEFAULT_ADDRESS}, for this machine alone"))
+        }
+        ServeError::Store(error) => error.into(),
+        ServeError::Bind { .. } => Failure::new(Exit::OutOfReach, chain(&error)),
+    })
 }
 
-fn say_it_listens(context: &Context, server: &Server, node: &str, store: &std::path::Path) {
+fn say_it_listens(context: &Context, server: &Server, node: &str, store: &StoreUrl) {
     if context.json {
         Data::new().json_line(&json!({ "listening": server.url() }));
     }
     if !context.quiet {
-        output::message(&format!("listening on {} (node {node}, store {})", server.url(), store.display()));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_loopback_is_for_this_machine_alone() {
-        for (address, alone) in [
-            ("127.0.0.1:80", true),
-            ("127.8.8.8:80", true),
-            ("[::1]:80", true),
-            ("[::ffff:127.0.0.1]:80", true),
-            ("0.0.0.0:80", false),
-            ("[::]:80", false),
-            ("10.0.0.1:80", false),
-            ("[::ffff:10.0.0.1]:80", false),
-        ] {
-            assert_eq!(is_for_this_machine_alone(address.parse().unwrap()), alone, "{address}");
-        }
+        let store = store.file().map_or_else(|| store.to_string(), |path| path.display().to_string());
+        output::message(&format!("listening on {} (node {node}, store {store})", server.url()));
     }
 }

@@ -36,7 +36,7 @@ pub(crate) async fn watch(context: &Context, args: Args) -> Outcome {
 
 pub(crate) async fn follow(context: &Context, source: &dyn Source, plan: &PlanId) -> Outcome {
     let mut signals = Signals::listen()?;
-    let mut events = source.watch(plan)?;
+    let mut events = source.watch(plan).await?;
     let mut screen = Screen { context, spectator: None };
     let ended = loop {
         tokio::select! {

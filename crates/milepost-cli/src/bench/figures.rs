@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use milepost_store::StoreStats;
-use milepost_store::sqlite::raw::RawRates;
 use serde_json::{Value, json};
+
+use super::subject::RawRates;
 
 /// Latencies in microseconds, to three digits.
 #[derive(Debug)]
@@ -70,6 +71,7 @@ impl Figures {
             "bytesWritten": bytes,
             "fsyncsPerStage": per_stage(stats.syncs),
             "bytesPerStage": per_stage(*bytes),
+            "roundTrips": stats.round_trips,
             "meanBatch": mean_batch(stats),
             "cpuMicrosPerStage": cpu.as_micros() as f64 / done.max(1.0),
             "raw": {
@@ -80,7 +82,8 @@ impl Figures {
         });
         // Only where the stages that are counted were all written.
         if matches!(self.workload, "chain" | "retry" | "single") {
-            figures["ofRaw"] = (stages_per_second / if self.in_flight == 1 { raw.commits } else { raw.stages }).into();
+            let of = if self.in_flight == 1 { raw.commits } else { raw.stages };
+            figures["ofRaw"] = of.map(|of| stages_per_second / of).into();
         }
         if let (Some(figures), Value::Object(more)) = (figures.as_object_mut(), self.more.clone()) {
             figures.extend(more);

@@ -1,25 +1,29 @@
 //! `milepost bench`: figures of this machine and store, beside what both give a bare loop in the same run.
 
 mod figures;
+mod idle;
 mod kind;
 mod plans;
 mod replay;
+mod subject;
+mod takeover;
 mod workflow;
 mod workloads;
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::ValueEnum;
-use milepost_store::sqlite::{SqliteStore, raw};
+use milepost_engine::Options;
 
 use crate::context::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::Data;
+use crate::store_url::StoreUrl;
 
 use figures::{Figures, mean_batch, peak_rss};
 use plans::Shape;
+use subject::{Opened, Subject};
 use workloads::Size;
 
 /// What is measured.
@@ -41,6 +45,10 @@ pub(crate) enum Workload {
     Replay,
     /// Workflows of one stage, one after another, that fails never, once or three times
     Workflow,
+    /// A node with nothing to do: what it asks its store all the same
+    Idle,
+    /// Two nodes as processes, one killed in the middle of its stages: how long until the other one goes on with them
+    Takeover,
 }
 
 #[derive(Debug, clap::Args)]
@@ -58,44 +66,48 @@ pub(crate) struct Args {
     /// Put this many tasks into the store first, which nobody runs
     #[arg(long, default_value_t = 0)]
     stored: u32,
+    /// How long `idle` looks
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: u32,
+    /// How often `takeover` kills a node
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
 }
 
 pub(crate) async fn bench(context: &Context, args: &Args) -> Outcome {
-    let path = context.named_store()?.map(|store| store.path);
-    let figures = run(args, path).await.map_err(|error| Failure::new(Exit::OutOfReach, format!("{error:#}")))?;
+    let named = context.named_store()?;
+    if args.workload == Workload::Takeover {
+        takeover::must_be_shared(named.as_ref())?;
+    }
+    let figures = run(args, named).await.map_err(|error| Failure::new(Exit::OutOfReach, format!("{error:#}")))?;
     let mut data = Data::new();
     data.json(&figures);
     Ok(Exit::Done)
 }
 
-/// Runs the workload on `path`, or on a fresh file here that is deleted afterwards, and answers one JSON object.
-async fn run(args: &Args, path: Option<PathBuf>) -> Result<serde_json::Value> {
-    let scratch;
-    let path = match path {
-        Some(path) => path,
-        None => {
-            scratch = tempfile::Builder::new()
-                .prefix("milepost-bench-")
-                .tempdir_in(".")
-                .context("no folder for the store")?;
-            scratch.path().join("bench.db")
-        }
-    };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let store = Arc::new(SqliteStore::open(&path)?);
-    let raw = raw::Measurement::start(folder, kind::result()).map_err(|error| anyhow::anyhow!(error))?;
-    workloads::fill(&store, args.stored as usize).await?;
-    let (figures, store) = measure(args, &path, store).await?;
+/// Runs the workload on the store that was named, or on a fresh file here that is deleted afterwards, and answers one
+/// JSON object.
+async fn run(args: &Args, named: Option<StoreUrl>) -> Result<serde_json::Value> {
+    let subject = Subject::new(named)?;
+    if args.workload == Workload::Takeover {
+        return takeover::takeover(subject.url(), args.tasks.map_or(16, |tasks| tasks as usize), args.rounds).await;
+    }
+    let options = Options { capacity: args.in_flight as usize, ..workloads::node() };
+    let opened = subject.open(&options).await?;
+    let raw = subject.raw()?;
+    workloads::fill(&opened.store, args.stored as usize).await?;
+    let (figures, opened) = measure(args, &subject, opened).await?;
     let rss = peak_rss();
-    store.close();
+    opened.store.leave().await?;
+    opened.cut_off();
     let batch = mean_batch(&figures.taken.stats).round() as usize;
-    let raw = raw.finish(batch).map_err(|error| anyhow::anyhow!(error))?;
-    let mut json = figures.json(&format!("sqlite:{}", path.display()), rss, &raw);
+    let raw = raw.finish(batch).await?;
+    let mut json = figures.json(&subject.url().to_string(), rss, &raw);
     json["stored"] = args.stored.into();
     Ok(json)
 }
 
-async fn measure(args: &Args, path: &Path, store: Arc<SqliteStore>) -> Result<(Figures, Arc<SqliteStore>)> {
+async fn measure(args: &Args, subject: &Subject, opened: Opened) -> Result<(Figures, Opened)> {
     let in_flight = args.in_flight as usize;
     let size = |tasks: usize, stages: usize| Size {
         tasks: args.tasks.map_or(tasks, |tasks| tasks as usize),
@@ -104,7 +116,7 @@ async fn measure(args: &Args, path: &Path, store: Arc<SqliteStore>) -> Result<(F
     };
     // One task at a time pays a sync for every stage.
     let few = |tasks: usize| if in_flight < 16 { tasks / 10 } else { tasks };
-    let kept = store.clone();
+    let store = opened.store.clone();
     let figures = match args.workload {
         Workload::Chain => {
             let size = size(few(20_000), 10);
@@ -119,10 +131,12 @@ async fn measure(args: &Args, path: &Path, store: Arc<SqliteStore>) -> Result<(F
         Workload::Timers => workloads::timers(store, size(10_000, 1)).await?,
         Workload::Replay => replay::replay(store, size(10, 10_000)).await?,
         Workload::Workflow => workflow::workflow(store, size(1000, 1)).await?,
+        Workload::Idle => idle::idle(store, Duration::from_secs(args.seconds.into())).await?,
         Workload::Resume => {
-            drop(kept);
-            return workloads::resume(path, store, size(10_000, 10)).await;
+            drop(store);
+            return workloads::resume(subject, opened, size(10_000, 10)).await;
         }
+        Workload::Takeover => unreachable!("it has processes of its own, and was run before this"),
     };
-    Ok((figures, kept))
+    Ok((figures, opened))
 }

@@ -11,7 +11,6 @@ use milepost_core::plan::WorkflowRef;
 use milepost_core::task::Task;
 use milepost_engine::Registry;
 use milepost_engine::workflow::{Context, Run, Workflow};
-use milepost_store::sqlite::SqliteStore;
 use milepost_store::{EventQuery, Resubmit, Start, Store};
 use serde_json::{Value, json};
 
@@ -42,7 +41,7 @@ impl Workflow for Chain {
 }
 
 /// Workflows are run and recorded, then every log is read whole and folded.
-pub(super) async fn replay(store: Arc<SqliteStore>, size: Size) -> Result<Figures> {
+pub(super) async fn replay(store: Arc<dyn Store>, size: Size) -> Result<Figures> {
     let chain = Arc::new(Chain { stages: size.stages });
     let (prefix, workflow) = (prefix(), chain.reference());
     let engine = engine(store.clone(), Registry::new().with_workflow(chain), size.in_flight);

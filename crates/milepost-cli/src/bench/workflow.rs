@@ -9,7 +9,6 @@ use milepost::{Context, ErrorType, Failure, Milepost, Retry, TypedWorkflow, Work
 use milepost_core::id::TaskId;
 use milepost_core::task::Event;
 use milepost_core::time::Millis;
-use milepost_store::sqlite::SqliteStore;
 use milepost_store::{EventQuery, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -81,7 +80,7 @@ impl TypedWorkflow for Bench {
 }
 
 /// One run at a time, so that what is measured is one run and not the others it waits for.
-pub(super) async fn workflow(store: Arc<SqliteStore>, size: Size) -> Result<Figures> {
+pub(super) async fn workflow(store: Arc<dyn Store>, size: Size) -> Result<Figures> {
     let engine = Milepost::on(store.clone()).workflow(bench).start().await?;
     let driver = Driver { engine, store: store.clone(), prefix: prefix(), stages: size.stages };
     // What is read and compiled for the first run is no part of any.
@@ -114,7 +113,7 @@ pub(super) async fn workflow(store: Arc<SqliteStore>, size: Size) -> Result<Figu
 
 struct Driver {
     engine: milepost::Engine,
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Store>,
     prefix: String,
     stages: usize,
 }

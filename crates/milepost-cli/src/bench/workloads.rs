@@ -1,6 +1,5 @@
 //! What is measured: each drives the same submit, claim, commit and feed as `run` does.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,13 +10,13 @@ use milepost_core::retry::{RetryPolicy, Strategy};
 use milepost_core::task::{By, Event, PlanStatus};
 use milepost_core::time::{Millis, Timestamp};
 use milepost_engine::{Engine, Options, Registry, Target, Verb};
-use milepost_store::sqlite::SqliteStore;
 use milepost_store::{EventQuery, Resubmit, Start, Store, StoreStats, TaskQuery, TasksOf};
 use serde_json::{Value, json};
 
 use super::figures::{Figures, Latencies, Taken, bytes_written, cpu_time};
 use super::kind::{Endless, registry};
 use super::plans::Shape;
+use super::subject::{Opened, Subject};
 
 /// Counters before a measurement, to be taken off afterwards.
 pub(super) struct Before {
@@ -39,6 +38,7 @@ impl Before {
             batches: now.batches - self.stats.batches,
             operations: now.operations - self.stats.operations,
             commits: now.commits - self.stats.commits,
+            round_trips: now.round_trips - self.stats.round_trips,
         };
         Taken { elapsed, stats, bytes: bytes_written() - self.bytes, cpu: cpu_time().saturating_sub(self.cpu) }
     }
@@ -52,8 +52,13 @@ pub(super) struct Size {
     pub(super) in_flight: usize,
 }
 
-pub(super) fn engine(store: Arc<SqliteStore>, registry: Registry, capacity: usize) -> Engine {
-    let engine = Engine::new(store, registry, Options { capacity, ..Options::new("bench") });
+/// Whoever measures. One name for all of them: on a store that nodes share, each takes the place of the last.
+pub(super) fn node() -> Options {
+    Options::new("bench")
+}
+
+pub(super) fn engine(store: Arc<dyn Store>, registry: Registry, capacity: usize) -> Engine {
+    let engine = Engine::new(store, registry, Options { capacity, ..node() });
     engine.start();
     engine
 }
@@ -64,8 +69,8 @@ pub(super) fn prefix() -> String {
 }
 
 /// Puts tasks into the store that nobody runs, to see what a full store costs.
-pub(super) async fn fill(store: &Arc<SqliteStore>, tasks: usize) -> Result<()> {
-    let engine = Engine::new(store.clone(), registry(), Options::new("bench"));
+pub(super) async fn fill(store: &Arc<dyn Store>, tasks: usize) -> Result<()> {
+    let engine = Engine::new(store.clone(), registry(), node());
     let mut left = tasks;
     while left > 0 {
         let now = left.min(100_000);
@@ -76,12 +81,7 @@ pub(super) async fn fill(store: &Arc<SqliteStore>, tasks: usize) -> Result<()> {
 }
 
 /// One plan of many tasks, as `run` has it, `in_flight` of them at once.
-pub(super) async fn chain(
-    workload: &'static str,
-    store: Arc<SqliteStore>,
-    size: Size,
-    shape: Shape,
-) -> Result<Figures> {
+pub(super) async fn chain(workload: &'static str, store: Arc<dyn Store>, size: Size, shape: Shape) -> Result<Figures> {
     let engine = engine(store.clone(), registry(), size.in_flight);
     let watcher = watch(&engine);
     let plan = Shape { max_concurrency: size.in_flight, ..shape }.plan(&prefix(), size.tasks);
@@ -130,7 +130,7 @@ async fn task_times(store: &dyn Store, plan: &PlanId) -> Result<(Latencies, Late
 }
 
 /// Keeps `in_flight` plans of one task going; a task's latency is from its submission to its end.
-pub(super) async fn single(store: Arc<SqliteStore>, size: Size) -> Result<Figures> {
+pub(super) async fn single(store: Arc<dyn Store>, size: Size) -> Result<Figures> {
     let engine = engine(store.clone(), registry(), size.in_flight);
     let watcher = watch(&engine);
     let (next, prefix, shape) = (Arc::new(AtomicUsize::new(0)), prefix(), Shape::chain(size.stages));
@@ -175,8 +175,8 @@ pub(super) async fn single(store: Arc<SqliteStore>, size: Size) -> Result<Figure
 }
 
 /// Accepting tasks without running them: one by one, then all in one plan.
-pub(super) async fn submit(store: Arc<SqliteStore>, size: Size) -> Result<Figures> {
-    let engine = Engine::new(store.clone(), registry(), Options::new("bench"));
+pub(super) async fn submit(store: Arc<dyn Store>, size: Size) -> Result<Figures> {
+    let engine = Engine::new(store.clone(), registry(), node());
     let (shape, name) = (Shape::chain(size.stages), prefix());
     let singles = size.tasks.min(2000);
     let mut latencies = Latencies::new();
@@ -204,7 +204,7 @@ pub(super) async fn submit(store: Arc<SqliteStore>, size: Size) -> Result<Figure
 }
 
 /// Retries that fall due within a second, all waiting at once; the figure is how late each one starts.
-pub(super) async fn timers(store: Arc<SqliteStore>, size: Size) -> Result<Figures> {
+pub(super) async fn timers(store: Arc<dyn Store>, size: Size) -> Result<Figures> {
     let retry = RetryPolicy {
         strategy: Strategy::Fixed,
         base: Millis::from_secs(4),
@@ -248,26 +248,26 @@ pub(super) async fn timers(store: Arc<SqliteStore>, size: Size) -> Result<Figure
 }
 
 /// From opening a store that was cut off with all its tasks running, to all of them running again.
-pub(super) async fn resume(path: &Path, store: Arc<SqliteStore>, size: Size) -> Result<(Figures, Arc<SqliteStore>)> {
+pub(super) async fn resume(subject: &Subject, opened: Opened, size: Size) -> Result<(Figures, Opened)> {
     let endless = Arc::new(Endless::default());
     let shape = Shape { kind: "endless", max_concurrency: size.tasks, ..Shape::chain(size.stages) };
     let plan = shape.plan(&prefix(), size.tasks);
     let kinds = |kind: &Arc<Endless>| Registry::new().with("endless", kind.clone());
-    let first = engine(store.clone(), kinds(&endless), size.tasks);
+    let first = engine(opened.store.clone(), kinds(&endless), size.tasks);
     first.submit(plan.clone(), Start::AtOnce, Resubmit::Same).await?;
     endless.wait_for(size.tasks).await;
-    // As good as dead: what it has in memory can never reach the file again.
-    store.close();
-    drop(store);
+    opened.cut_off();
 
     let again = Arc::new(Endless::default());
     let before =
         Before { stats: StoreStats::default(), bytes: bytes_written(), cpu: cpu_time(), start: Instant::now() };
-    let store = Arc::new(SqliteStore::open(path)?);
-    let opened = before.start.elapsed();
-    let second = engine(store.clone(), kinds(&again), size.tasks);
+    let options = Options { capacity: size.tasks, ..node() };
+    let again_opened = subject.open(&options).await?;
+    let took = before.start.elapsed();
+    let second = Engine::new(again_opened.store.clone(), kinds(&again), options);
+    second.start();
     let running_again = again.wait_for(size.tasks).await;
-    let taken = before.taken(&*store);
+    let taken = before.taken(&*again_opened.store);
     let mut latencies = Latencies::new();
     running_again.into_iter().for_each(|at| latencies.record(micros(at - before.start)));
     let figures = Figures {
@@ -277,10 +277,10 @@ pub(super) async fn resume(path: &Path, store: Arc<SqliteStore>, size: Size) -> 
         in_flight: size.tasks,
         taken,
         latencies,
-        more: json!({ "openSeconds": opened.as_secs_f64() }),
+        more: json!({ "openSeconds": took.as_secs_f64() }),
     };
     drop(second);
-    Ok((figures, store))
+    Ok((figures, again_opened))
 }
 
 pub(super) async fn run_to_end(engine: &Engine, plan: &PlanId) -> Result<()> {

@@ -112,7 +112,8 @@ impl Tracker {
                     entry.progress = Some((progress.done, progress.total));
                 }
             }
-            FeedItem::Task { .. } | FeedItem::Progress { .. } | FeedItem::Plan { .. } => {}
+            FeedItem::Task { .. } | FeedItem::Progress { .. } | FeedItem::Durability { .. } | FeedItem::Plan { .. } => {
+            }
         }
     }
 

@@ -10,6 +10,7 @@ use milepost_core::plan::{Plan, Trigger};
 use milepost_engine::{Engine, Options};
 use milepost_store::{PlanRow, Resubmit, Start, Store, StoreError};
 
+use crate::config::StoreLoss;
 use crate::context::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
@@ -17,7 +18,7 @@ use crate::plan_file;
 use crate::progress::{Progress, begins};
 use crate::signals::Signals;
 use crate::socket::{self, Listener};
-use crate::store::StoreUrl;
+use crate::store_url::StoreUrl;
 use crate::summary::Summary;
 use crate::text::{count, shell};
 
@@ -38,6 +39,9 @@ pub(crate) struct Args {
     /// The name of this node in the log [default: HOST-PID]
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
+    /// What becomes of its tasks while the store is away [default: hold]
+    #[arg(long, value_name = "WHAT")]
+    on_store_loss: Option<StoreLoss>,
 }
 
 pub(crate) async fn run(context: &Context, args: Args) -> Outcome {
@@ -50,13 +54,24 @@ pub(crate) async fn run(context: &Context, args: Args) -> Outcome {
         );
         return Err(Failure::new(Exit::Usage, message).help("leave `trigger` out to run it now"));
     }
+    if let Some(workflow) = &plan.definition.workflow {
+        let message = format!(
+            "plan {} runs the workflow {workflow}, a function of a program of its own, and this one has none",
+            plan.definition.id
+        );
+        let submit = format!("milepost --server URL submit {}", shell(&args.file));
+        return Err(Failure::new(Exit::Usage, message)
+            .help(format!("`{submit}` hands it to that program, at the address where it serves"))
+            .help("or begin it in the program itself, by `engine.run`"));
+    }
     let url = context.store()?;
-    let store = own(&url)?;
-    // Before anything runs, so that no signal finds it unprepared.
-    let signals = Signals::listen()?;
     let mut options = Options::new(context.node(args.node.clone()));
     options.only = Some(plan.definition.id.clone());
     options.capacity = context.capacity(plan.definition.settings.max_concurrency);
+    options.on_store_loss = context.on_store_loss(args.on_store_loss);
+    let store = join(&url, &options).await?;
+    // Before anything runs, so that no signal finds it unprepared.
+    let signals = Signals::listen()?;
     let engine = Engine::new(store, registry, options);
     // From here on verbs come to us, also while a large plan is being stored.
     let listener = listen(&url, &engine);
@@ -66,7 +81,7 @@ pub(crate) async fn run(context: &Context, args: Args) -> Outcome {
     outcome
 }
 
-/// A run of one plan, for as long as this process owns the store.
+/// A run of one plan, for as long as this process is a node of the store.
 pub(crate) struct Run<'a> {
     context: &'a Context,
     file: &'a str,
@@ -126,9 +141,10 @@ impl Run<'_> {
     }
 }
 
-/// Without a socket the plan runs all the same; only nobody can tell it anything.
+/// Without a socket the plan runs all the same; only nobody can tell it anything. On a store that nodes share, others
+/// reach this one through the store.
 pub(crate) fn listen(url: &StoreUrl, engine: &Engine) -> Option<Listener> {
-    match socket::listen(&url.path, engine) {
+    match socket::listen(url.file()?, engine) {
         Ok(listener) => Some(listener),
         Err(error) => {
             tracing::warn!(%error, "no socket beside the store: other terminals can watch, but not pause or cancel");
@@ -137,8 +153,8 @@ pub(crate) fn listen(url: &StoreUrl, engine: &Engine) -> Option<Listener> {
     }
 }
 
-pub(crate) fn own(url: &StoreUrl) -> Result<Arc<dyn Store>, Failure> {
-    match url.own() {
+pub(crate) async fn join(url: &StoreUrl, options: &Options) -> Result<Arc<dyn Store>, Failure> {
+    match url.join(options).await {
         Ok(store) => Ok(store),
         Err(error @ StoreError::Owned { .. }) => Err(url
             .failure(error)

@@ -1,5 +1,6 @@
 //! Watching over a run: until the plan has ended, a person stops it, or nothing of it can go on.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use milepost_core::id::PlanId;
@@ -8,7 +9,7 @@ use milepost_engine::Engine;
 use milepost_store::{PlanRow, StoreError, TaskQuery, TasksOf};
 
 use super::{Run, nothing_to_do};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, chain};
 use crate::output;
 use crate::progress::{Progress, paused};
 use crate::signals::Signals;
@@ -17,6 +18,8 @@ use crate::views::MOST_SHOWN;
 /// How often to look whether anything is left to wait for, when the plan itself does not change; and never for more
 /// than a tenth of the time, because counting a large plan takes a while.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// The same on a store that others share: each look is a question to a server.
+const LOOK_AT_SERVER_EVERY: Duration = Duration::from_secs(1);
 
 /// How a run ended.
 #[derive(Debug)]
@@ -67,6 +70,10 @@ pub(super) async fn supervise(
     tokio::select! {
         ending = settled(run, plan, progress) => return Ok(ending?),
         () = signals.next() => {}
+        why = run.engine.ousted() => {
+            run.engine.stop().await;
+            return Err(Failure::new(Exit::OutOfReach, why).help("give each node a name of its own, with --node"));
+        }
     }
     progress.stopping();
     output::message("stopping after the running stages; press Ctrl-C again to stop now");
@@ -85,12 +92,27 @@ pub(super) async fn supervise(
 
 async fn settled(run: &Run<'_>, plan: &PlanId, progress: &Progress) -> Result<Ending, StoreError> {
     let engine = &run.engine;
+    let look_every = if engine.store().is_shared() { LOOK_AT_SERVER_EVERY } else { LOOK_EVERY };
     let mut told_paused = false;
     let mut stuck_before = false;
+    let mut away = false;
     loop {
         let changes = engine.plan_changes(plan);
         let looked_at = Instant::now();
-        let row = engine.store().plan(plan).await?;
+        let row = match engine.store().plan(plan).await {
+            // A server may come back, and what runs goes on meanwhile as its node has been told to.
+            Err(error @ StoreError::Unavailable { .. }) if engine.store().is_shared() => {
+                if !std::mem::replace(&mut away, true) {
+                    output::message(&format!("the store is away, waiting for it: {}", chain(&error)));
+                }
+                tokio::time::sleep(look_every).await;
+                continue;
+            }
+            row => row?,
+        };
+        if std::mem::take(&mut away) {
+            output::message("the store is back");
+        }
         let row = row.ok_or_else(|| StoreError::NotFound { what: "plan", id: plan.to_string() })?;
         if nothing_to_do(&row) {
             return Ok(Ending::Ended(row.id));
@@ -106,14 +128,17 @@ async fn settled(run: &Run<'_>, plan: &PlanId, progress: &Progress) -> Result<En
             output::message(&format!("plan {plan} goes on"));
         }
         progress.plan(row.status);
-        match waits_for_nobody(engine, &row).await? {
+        match waits_for_nobody(engine, &row).await {
             // Seen twice: in between, something may just have been about to be claimed.
-            Some(waiting) if stuck_before => return Ok(Ending::Stuck(row.id, waiting)),
-            waiting => stuck_before = waiting.is_some(),
+            Ok(Some(waiting)) if stuck_before => return Ok(Ending::Stuck(row.id, waiting)),
+            Ok(waiting) => stuck_before = waiting.is_some(),
+            // The next look tells of it.
+            Err(StoreError::Unavailable { .. }) if engine.store().is_shared() => {}
+            Err(error) => return Err(error),
         }
         tokio::select! {
             _ = changes => {}
-            () = time_to_look(engine, &row, LOOK_EVERY.max(looked_at.elapsed() * 9)) => {}
+            () = time_to_look(engine, &row, look_every.max(looked_at.elapsed() * 9)) => {}
         }
     }
 }
@@ -148,5 +173,14 @@ async fn waits_for_nobody(engine: &Engine, row: &PlanRow) -> Result<Option<Vec<W
     let waiting =
         rows.into_iter().map(|row| Some(Waiting { task: row.key.id.to_string(), blocked_by: row.blocked_by? }));
     let waiting: Option<Vec<Waiting>> = waiting.collect();
-    Ok(waiting.filter(|waiting| !waiting.is_empty()))
+    let Some(waiting) = waiting.filter(|waiting| !waiting.is_empty()) else { return Ok(None) };
+    // Where others run plans as well, whoever has a tenant may be at work elsewhere, and gives it back.
+    if engine.store().is_shared() {
+        let locks = engine.store().locks().await?;
+        let owners: HashSet<String> = locks.iter().map(|lock| format!("{}:{}", lock.plan, lock.task)).collect();
+        if waiting.iter().any(|waiting| owners.contains(&waiting.blocked_by)) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(waiting))
 }

@@ -1,5 +1,7 @@
-//! Getting something done in a store: by its owner if it has one, else by owning it for a moment.
+//! Getting something done in a store: by the owner of a file if it has one, else by owning it for a moment; and as a
+//! visitor of a store that nodes share.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use milepost_engine::owner::{CallError, Order, call};
@@ -8,16 +10,33 @@ use milepost_store::StoreError;
 
 use crate::exit::{Exit, Failure};
 use crate::plan_file::registry;
-use crate::store::StoreUrl;
+use crate::store_url::StoreUrl;
 
 /// How long an owner may take to come or to go before we give up on it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// True when the owner did it, and goes on by itself.
+/// True when somebody goes on with it by himself: the owner who did it, or a node that shares the store.
 pub(crate) async fn ask<O: Order>(url: &StoreUrl, order: &O) -> Result<(O::Answer, bool), Failure> {
+    match url.file() {
+        Some(path) => ask_owner(url, path, order).await,
+        None => ask_as_visitor(url, order).await,
+    }
+}
+
+/// What only the node that holds a task can do reaches that node through the store.
+async fn ask_as_visitor<O: Order>(url: &StoreUrl, order: &O) -> Result<(O::Answer, bool), Failure> {
+    let store = url.visit().await?;
+    let engine = Engine::new(store.clone(), registry(), Options::new("milepost"));
+    let answer = order.clone().perform(&engine).await;
+    engine.stop().await;
+    let goes_on = store.nodes().await?.iter().any(|node| node.live);
+    Ok((answer, goes_on))
+}
+
+async fn ask_owner<O: Order>(url: &StoreUrl, path: &Path, order: &O) -> Result<(O::Answer, bool), Failure> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match call(&url.path, order).await {
+        match call(path, order).await {
             Ok(answer) => return Ok((answer, true)),
             Err(CallError::Nobody) => {}
             Err(CallError::Lost(error)) => {
@@ -25,9 +44,10 @@ pub(crate) async fn ask<O: Order>(url: &StoreUrl, order: &O) -> Result<(O::Answe
                 return Err(Failure::new(Exit::OutOfReach, message).help("`milepost status` shows what was done"));
             }
         }
-        match url.own() {
+        let options = Options::new("milepost");
+        match url.join(&options).await {
             Ok(store) => {
-                let engine = Engine::new(store, registry(), Options::new("milepost"));
+                let engine = Engine::new(store, registry(), options);
                 let answer = order.clone().perform(&engine).await;
                 engine.stop().await;
                 return Ok((answer, false));

@@ -1,6 +1,6 @@
-//! Answers from a store on this machine, whoever owns it. Verbs go to its owner, or are done here when there is none.
+//! Answers from a store, whoever owns it or shares it. Verbs go to the owner of a file, or are done here.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -11,11 +11,13 @@ use milepost_core::task::{Checkpoint, EventView, TaskView};
 use milepost_engine::{Clock, Target, owner};
 use milepost_store::{EventQuery, LogChunk, LogQuery, PlanQuery, Store, StoreError, StoredTask, TaskQuery, TasksOf};
 
+use tokio::sync::OnceCell;
+
 use super::follow;
 use super::seam::{EventsAsked, Found, Operated, Order, Signal, Source};
 use crate::exit::{Exit, Failure};
 use crate::socket::{Answer, Done, Name, Request, SignalOrder, VerbName, ask};
-use crate::store::StoreUrl;
+use crate::store_url::StoreUrl;
 use crate::views;
 
 /// Events read at a time.
@@ -24,24 +26,20 @@ const PAGE: usize = 1000;
 pub(crate) struct Local {
     url: StoreUrl,
     /// Opened by the first question; a verb asks none.
-    store: OnceLock<Arc<dyn Store>>,
+    store: OnceCell<Arc<dyn Store>>,
 }
 
 impl Local {
     pub(crate) fn new(url: StoreUrl) -> Self {
-        Self { url, store: OnceLock::new() }
+        Self { url, store: OnceCell::new() }
     }
 
-    fn store(&self) -> Result<&Arc<dyn Store>, Failure> {
-        if let Some(store) = self.store.get() {
-            return Ok(store);
-        }
-        let opened = self.url.read()?;
-        Ok(self.store.get_or_init(|| opened))
+    async fn store(&self) -> Result<&Arc<dyn Store>, Failure> {
+        self.store.get_or_try_init(|| self.url.visit()).await
     }
 
     async fn stored(&self, task: &TaskId) -> Result<StoredTask, Failure> {
-        let stored = self.store()?.task(task).await?;
+        let stored = self.store().await?.task(task).await?;
         Ok(stored.ok_or_else(|| StoreError::NotFound { what: "task", id: task.to_string() })?)
     }
 }
@@ -49,7 +47,7 @@ impl Local {
 #[async_trait]
 impl Source for Local {
     async fn plans(&self, limit: u16, cursor: Option<&str>) -> Result<List<PlanView>, Failure> {
-        let store = self.store()?;
+        let store = self.store().await?;
         let bad =
             |text: &str| Failure::new(Exit::Usage, format!("`{text}` is no cursor; expected the nextCursor of a list"));
         let after = cursor.map(|text| text.parse().map_err(|_| bad(text))).transpose()?;
@@ -59,7 +57,7 @@ impl Source for Local {
     }
 
     async fn find(&self, id: &str) -> Result<Option<Found>, Failure> {
-        Ok(match owner::find(&**self.store()?, id).await? {
+        Ok(match owner::find(&**self.store().await?, id).await? {
             Some(Target::Plan(plan)) => Some(Found::Plan(plan)),
             Some(Target::Task(task)) => Some(Found::Task(Box::new(TaskView::from(&self.stored(&task).await?)))),
             Some(Target::Tenant(_)) | None => None,
@@ -67,20 +65,20 @@ impl Source for Local {
     }
 
     async fn plan_report(&self, plan: &PlanId) -> Result<PlanReport, Failure> {
-        let store = self.store()?;
+        let store = self.store().await?;
         let row = store.plan(plan).await?;
         let row = row.ok_or_else(|| StoreError::NotFound { what: "plan", id: plan.to_string() })?;
         Ok(views::plan_report(&**store, &row).await?)
     }
 
     async fn task(&self, id: &str) -> Result<Option<TaskView>, Failure> {
-        let store = self.store()?;
+        let store = self.store().await?;
         let Ok(id) = TaskId::parse(id) else { return Ok(None) };
         Ok(store.task(&id).await?.as_ref().map(TaskView::from))
     }
 
     async fn newest_of(&self, tenant: &str) -> Result<Option<TaskView>, Failure> {
-        let store = self.store()?;
+        let store = self.store().await?;
         let Ok(tenant) = Tenant::parse(tenant) else { return Ok(None) };
         let query = TaskQuery { of: TasksOf::Tenant(tenant), statuses: Vec::new(), after: None, limit: 1 };
         match store.tasks(query).await?.items.into_iter().next() {
@@ -90,7 +88,7 @@ impl Source for Local {
     }
 
     async fn events(&self, asked: EventsAsked) -> Result<List<EventView>, Failure> {
-        let store = self.store()?;
+        let store = self.store().await?;
         let mut after = asked.after;
         let mut items: Vec<EventView> = Vec::new();
         loop {
@@ -114,7 +112,7 @@ impl Source for Local {
     }
 
     async fn logs(&self, asked: LogQuery) -> Result<Vec<LogChunk>, Failure> {
-        Ok(self.store()?.logs(asked).await?)
+        Ok(self.store().await?.logs(asked).await?)
     }
 
     async fn checkpoint(&self, task: &TaskId) -> Result<CheckpointView, Failure> {
@@ -123,7 +121,7 @@ impl Source for Local {
     }
 
     async fn explain(&self, task: &TaskId) -> Result<Option<Explanation>, Failure> {
-        Ok(milepost_engine::explain(&**self.store()?, task, Clock::system().now()).await?)
+        Ok(milepost_engine::explain(&**self.store().await?, task, Clock::system().now()).await?)
     }
 
     async fn operate(&self, order: Order) -> Result<Operated, Failure> {
@@ -142,8 +140,8 @@ impl Source for Local {
         operated(target, "signal", answer, goes_on)
     }
 
-    fn watch(&self, plan: &PlanId) -> Result<BoxStream<'static, Result<WatchEvent, Failure>>, Failure> {
-        Ok(follow::follow(self.store()?.clone(), plan.clone()))
+    async fn watch(&self, plan: &PlanId) -> Result<BoxStream<'static, Result<WatchEvent, Failure>>, Failure> {
+        Ok(follow::follow(self.store().await?.clone(), plan.clone()))
     }
 }
 

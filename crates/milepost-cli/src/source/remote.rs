@@ -153,7 +153,7 @@ impl Source for Remote {
         Ok(Operated { answer, goes_on: true })
     }
 
-    fn watch(&self, plan: &PlanId) -> Result<BoxStream<'static, Result<WatchEvent, Failure>>, Failure> {
+    async fn watch(&self, plan: &PlanId) -> Result<BoxStream<'static, Result<WatchEvent, Failure>>, Failure> {
         Ok(self.client.watch(plan).map(|event| event.map_err(Failure::from)).boxed())
     }
 }

@@ -43,7 +43,7 @@ pub(crate) trait Source: Send + Sync {
     async fn signal(&self, signal: Signal) -> Result<Operated, Failure>;
 
     /// What happens to a plan, until it ends. An error is the last item.
-    fn watch(&self, plan: &PlanId) -> Result<BoxStream<'static, Result<WatchEvent, Failure>>, Failure>;
+    async fn watch(&self, plan: &PlanId) -> Result<BoxStream<'static, Result<WatchEvent, Failure>>, Failure>;
 }
 
 pub(crate) enum Found {

@@ -15,7 +15,7 @@ fn bad_usage_is_2() {
     world.milepost(&["nonsense"]).must_exit(2);
     world.milepost(&["pause"]).must_exit(2);
     world.milepost(&["status", "--store", "oracle:x"]).must_exit(2).must_say(&["oracle"]);
-    world.milepost(&["status", "--store", "postgres://x"]).must_exit(2).must_say(&["not in this build yet"]);
+    world.milepost(&["status", "--store", "oracle://x"]).must_exit(2).must_say(&["there is no kind of store called"]);
     world.file("milepost.toml", "stroe = 'sqlite:a.db'\n");
     world.milepost(&["status"]).must_exit(2).must_say(&["stroe"]);
 }

@@ -4,6 +4,8 @@ mod answers;
 mod canned;
 mod exit_codes;
 mod failures;
+mod moving;
+mod places;
 mod recovery;
 mod remote;
 mod replaying;
@@ -11,8 +13,11 @@ mod running;
 mod served;
 mod server;
 mod serving;
+mod shared;
 mod stopping;
+mod stores;
 mod verbs;
+mod workflows;
 
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part")]

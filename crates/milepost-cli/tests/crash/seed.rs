@@ -18,7 +18,10 @@ impl Dice {
             Ok(seed) => seed.parse().expect("MILEPOST_TEST_SEED is a number"),
             Err(_) => SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs(),
         };
-        eprintln!("to repeat it: MILEPOST_TEST_SEED={seed} cargo test -p milepost-cli --test crash {test}");
+        eprintln!(
+            "to repeat it: MILEPOST_TEST_SEED={seed} cargo test -p milepost-cli --test {} {test}",
+            env!("CARGO_CRATE_NAME")
+        );
         Self { seed, drawn: 0 }
     }
 
