@@ -1,6 +1,7 @@
 //! What lasts: the one seam to storage, its contract as a conformance suite, and the backends side by side.
 
 mod codec;
+mod doubt;
 mod error;
 mod export;
 mod group;

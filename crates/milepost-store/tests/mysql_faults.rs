@@ -73,6 +73,19 @@ async fn a_commit_whose_answer_is_lost_is_found_out_by_its_version() {
 }
 
 #[tokio::test]
+async fn a_claim_whose_answer_is_lost_comes_with_the_next() {
+    let Some((database, proxy)) = given().await else { return };
+    let a = behind(&proxy, &database, "a").await;
+    submit(&a, plan("p", &[("t", None)], |_| {})).await;
+    proxy.cut_after("COMMIT; SET SESSION");
+    let outcome = claim(&a, "a", 1).await;
+    assert!(matches!(outcome, Err(StoreError::Unavailable { .. })), "{outcome:?}");
+    let held = claim(&a, "a", 1).await.unwrap().tasks.remove(0);
+    assert!(claim(&a, "a", 1).await.unwrap().tasks.is_empty());
+    a.commit(finish(&held)).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_store_that_was_away_is_used_again_when_it_is_back() {
     let Some((database, proxy)) = given().await else { return };
     let a = behind(&proxy, &database, "a").await;

@@ -2,6 +2,8 @@
 
 #[path = "support/plans.rs"]
 mod plans;
+#[path = "support/relay.rs"]
+mod relay;
 #[path = "support/postgres.rs"]
 mod support;
 
@@ -20,6 +22,7 @@ use milepost_store::{
 };
 
 use plans::{claim, decided, ends, finish, plan, submit, succeeds, task_id};
+use relay::Relay;
 use support::{Schema, is_there};
 
 /// Long enough for a loaded machine to do something in, short enough to wait for.
@@ -153,6 +156,22 @@ node_tests! {
         assert!(!late.beat(Beat { capacity: 8, in_hand: 1 }).await.unwrap().lost);
         let row = late.nodes().await.unwrap().remove(0);
         assert_eq!((row.name.as_str(), row.live, row.in_hand, row.capacity), ("late", true, 1, 8));
+    }
+
+    async fn a_claim_whose_answer_is_lost_comes_with_the_next(schema: &Schema) {
+        let (_, rest) = schema.url.split_once('@').unwrap();
+        let (_, rest) = rest.split_once(':').unwrap();
+        let (port, _) = rest.split_once('/').unwrap();
+        let relay = Relay::to(port.parse().unwrap()).await;
+        let url = schema.url.replacen(&format!(":{port}/"), &format!(":{}/", relay.port), 1);
+        let node = PostgresStore::open(&url, Membership::node("a", "boot")).await.unwrap();
+        submit(&node, plan("p", 1, 2)).await;
+        relay.lose_the_answer_to("take_tasks");
+        let lost = claim(&node, "a", 1).await;
+        assert!(matches!(lost, Err(StoreError::Unavailable { .. })), "{lost:?}");
+        let held = claim(&node, "a", 1).await.unwrap().tasks.remove(0);
+        assert!(claim(&node, "a", 1).await.unwrap().tasks.is_empty());
+        finish(&node, &held).await.unwrap();
     }
 
     async fn the_tasks_of_a_manual_plan_are_shown_as_interrupted_and_left_alone(schema: &Schema) {

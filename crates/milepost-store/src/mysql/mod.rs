@@ -11,6 +11,7 @@ mod codec;
 mod commit;
 mod connect;
 mod desk;
+mod doubt;
 mod flush;
 mod images;
 mod import;

@@ -9,6 +9,7 @@ use milepost_core::plan::Plan;
 use mysql_async::Conn;
 use tokio::sync::{Mutex, oneshot};
 
+use crate::doubt::Doubtful;
 use crate::error::StoreError;
 use crate::group::Group;
 use crate::model::{
@@ -50,6 +51,7 @@ pub(super) struct Shared {
     pub(super) watch: Watch,
     pub(super) plans: SharedPlans,
     pub(super) stats: Stats,
+    pub(super) doubtful: Doubtful,
 }
 
 #[derive(Debug, Default)]
@@ -98,6 +100,7 @@ impl MysqlStore {
             watch: Watch::default(),
             plans: SharedPlans::default(),
             stats: Stats::default(),
+            doubtful: Doubtful::default(),
         });
         if let Some(node) = shared.membership.node.clone() {
             shared.register(&node).await?;
@@ -136,6 +139,11 @@ impl Store for MysqlStore {
     }
 
     async fn claim(&self, request: ClaimRequest) -> Result<Claimed, StoreError> {
+        let found = self.shared.find_doubtful().await?;
+        if !found.is_empty() {
+            // There may be more, and nobody would call for it.
+            return Ok(Claimed { tasks: found, next_due: Some(request.now), ..Claimed::default() });
+        }
         expect!(self.write(Operation::Claim(request)).await, Claimed)
     }
 

@@ -133,10 +133,17 @@ async fn transact(shared: &Arc<Shared>, operations: &[Operation]) -> Result<Vec<
     let (mut turn, answers) = Turn::begin(shared.clone(), connection, wanted).await.map_err(Failed::Before)?;
     let offered = turn.desk.flushed.offered;
     // What fails from here on is rolled back with its connection, which is not kept.
-    let outcomes = turn.perform(operations, answers).await.map_err(Failed::Before)?;
+    let mut outcomes = turn.perform(operations, answers).await.map_err(Failed::Before)?;
     turn.commit().await.map_err(|error| match &error {
         Error::Server(_) if !is_goodbye(&error) => Failed::Before(error),
-        _ => Failed::Unknown(error),
+        _ => {
+            let claims = outcomes.drain(..).filter_map(|outcome| match outcome {
+                Ok(Done::Claimed(claimed)) => Some(claimed.tasks),
+                _ => None,
+            });
+            shared.doubtful.keep(claims.flatten());
+            Failed::Unknown(error)
+        }
     })?;
     shared.watch.own_offer(offered, turn.desk.flushed.offered);
     *shared.writer.lock().await = Some(turn.connection);

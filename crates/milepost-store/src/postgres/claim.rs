@@ -46,6 +46,12 @@ pub(super) async fn claim(inner: &Inner, request: &ClaimRequest) -> Result<Claim
     let Some(session) = inner.session.number() else { return Ok(Claimed::default()) };
     let claiming = Claiming { inner, request, only, session };
     let mut claimed = Claimed::default();
+    claiming.find_doubtful(&mut claimed).await?;
+    if !claimed.tasks.is_empty() {
+        // There may be more, and nobody would call for it.
+        claimed.next_due = Some(request.now);
+        return Ok(claimed);
+    }
     let mut lost = 0;
     let mut first = true;
     loop {
@@ -129,6 +135,31 @@ struct Taking {
 }
 
 impl Claiming<'_> {
+    /// Tasks of an earlier claim whose answer was lost, if they are this node's after all.
+    async fn find_doubtful(&self, claimed: &mut Claimed) -> Result<(), StoreError> {
+        let doubtful = self.inner.doubtful.take();
+        if doubtful.is_empty() {
+            return Ok(());
+        }
+        let (numbers, leases): (Vec<i64>, Vec<i64>) =
+            doubtful.iter().map(|stored| (stored.key.no, stored.epoch as i64)).unzip();
+        let sql = "SELECT r.lease FROM @.task_runtimes r JOIN unnest($1, $2) t (no, lease) ON r.no = t.no AND r.lease = t.lease \
+                   WHERE r.queue = 2 AND r.lease >> 40 = $3";
+        let parameters: &super::connect::Parameters<'_> =
+            &[(&numbers, Type::INT8_ARRAY), (&leases, Type::INT8_ARRAY), (&self.session, Type::INT8)];
+        match self.inner.server.read("claim", sql, parameters).await {
+            Ok(rows) => {
+                let ours: HashSet<i64> = rows.iter().map(|row| row.get(0)).collect();
+                claimed.tasks.extend(doubtful.into_iter().filter(|stored| ours.contains(&(stored.epoch as i64))));
+                Ok(())
+            }
+            Err(error) => {
+                self.inner.doubtful.keep(doubtful);
+                Err(error)
+            }
+        }
+    }
+
     async fn round(&self, claimed: &mut Claimed, first: bool) -> Result<Round, StoreError> {
         let room = self.request.limit.saturating_sub(claimed.tasks.len() + claimed.ended.len()).min(MOST);
         let rows = self.candidates(room, !first).await?;
@@ -296,7 +327,14 @@ impl Claiming<'_> {
         parameters.push((&taking.aside_versions, Type::INT8_ARRAY));
         parameters.push((&taking.aside_reasons, Type::TEXT_ARRAY));
         let sql = call("take_tasks", &parameters);
-        let row = self.inner.server.write("claim", &sql, &parameters).await?.remove(0);
+        let answer = self.inner.server.write("claim", &sql, &parameters).await;
+        let row = match answer {
+            Ok(mut rows) => rows.remove(0),
+            Err(error) => {
+                self.inner.doubtful.keep(std::mem::take(&mut taking.stored));
+                return Err(error);
+            }
+        };
         self.inner.stats.count(1, 0);
         let taken: Vec<bool> = row.get::<_, Option<Vec<bool>>>("taken").unwrap_or_default();
         let settled: Vec<String> = row.get::<_, Option<Vec<String>>>("change_plans").unwrap_or_default();

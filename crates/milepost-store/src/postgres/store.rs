@@ -9,6 +9,7 @@ use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
 use tokio::sync::oneshot;
 
+use crate::doubt::Doubtful;
 use crate::error::StoreError;
 use crate::group::Group;
 use crate::model::{
@@ -46,6 +47,7 @@ pub(super) struct Inner {
     pub(super) plans: SharedPlans,
     pub(super) rules: Rules,
     pub(super) stats: Stats,
+    pub(super) doubtful: Doubtful,
 }
 
 #[derive(Debug, Default)]
@@ -82,8 +84,14 @@ impl PostgresStore {
         migrating.await.map_err(unavailable("bring the schema to this version's format"))??;
         drop(client);
         let session = Session::open(&server, membership).await?;
-        let inner =
-            Inner { server, session, plans: SharedPlans::default(), rules: Rules::new(), stats: Stats::default() };
+        let inner = Inner {
+            server,
+            session,
+            plans: SharedPlans::default(),
+            rules: Rules::new(),
+            stats: Stats::default(),
+            doubtful: Doubtful::default(),
+        };
         let inner = Arc::new(inner);
         let (committing, submitting) = (inner.clone(), inner.clone());
         Ok(Self {
