@@ -42,9 +42,16 @@ impl Clock {
     }
 
     pub fn now(&self) -> Timestamp {
-        // Rounded up: what is due a second after this instant is then due a whole second later, and not a bit less.
-        let millis = self.elapsed().as_nanos().div_ceil(1_000_000);
-        Timestamp::from_millis(self.wall_start_ms + i64::try_from(millis).unwrap_or(i64::MAX))
+        self.now_and_rest().0
+    }
+
+    /// The time in whole milliseconds, and how long ago that was: what is due a second after this instant is due a second
+    /// and the rest after the time that is written down.
+    pub(crate) fn now_and_rest(&self) -> (Timestamp, Duration) {
+        let elapsed = self.elapsed();
+        let millis = i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX);
+        let rest = Duration::from_nanos(u64::from(elapsed.subsec_nanos() % 1_000_000));
+        (Timestamp::from_millis(self.wall_start_ms + millis), rest)
     }
 
     fn elapsed(&self) -> Duration {
@@ -56,8 +63,13 @@ impl Clock {
 
     /// Returns at `due` or later, never before, and hardly later.
     pub async fn sleep_until(&self, due: Timestamp) {
+        self.sleep_until_past(due, Duration::ZERO).await;
+    }
+
+    /// The same for so much after it.
+    pub(crate) async fn sleep_until_past(&self, due: Timestamp, rest: Duration) {
         let due = u64::try_from(due.as_millis().saturating_sub(self.wall_start_ms)).unwrap_or(0);
-        let due = Duration::from_millis(due);
+        let due = Duration::from_millis(due) + rest;
         loop {
             let left = due.saturating_sub(self.elapsed());
             if left.is_zero() {

@@ -68,6 +68,8 @@ pub(crate) struct Runner {
     /// It goes on from where an earlier run of it stopped.
     goes_on: bool,
     output: Vec<LogChunk>,
+    /// By how much what is due was decided on after the time that was written down.
+    rest: Duration,
     stopping: bool,
     cut_off: CutOff,
     /// What is written next has somebody who waits until it is durable.
@@ -109,6 +111,7 @@ impl Runner {
             heartbeat: None,
             goes_on,
             output: Vec::new(),
+            rest: Duration::ZERO,
             stopping: false,
             cut_off,
             promised: false,
@@ -169,7 +172,7 @@ impl Runner {
         let idle = self.running.is_empty();
         let due = if self.stopping { None } else { self.task.next_due() };
         let deadline = if self.task.status() == TaskStatus::Running { self.task.deadline() } else { None };
-        let clock = self.inner.clock;
+        let (clock, rest) = (self.inner.clock, self.rest);
         let write_start = !self.unwritten.is_empty();
         let report_at = self.said_at.map(|said_at| said_at + REPORT_EVERY);
         let heartbeat = self.heartbeat.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.inner.heartbeat())));
@@ -179,7 +182,7 @@ impl Runner {
             Some(ended) = self.running.next(), if !idle => self.attempt_ended(ended).await,
             Some(order) = self.orders.recv() => self.obey(order).await,
             () = self.inner.stop.cancelled(), if !self.stopping => self.stop().await,
-            () = sleep_until(clock, due), if due.is_some() => self.wake().await,
+            () = sleep_until_past(clock, due, rest), if due.is_some() => self.wake().await,
             () = sleep_until(clock, deadline), if deadline.is_some() => self.time_out().await,
             () = tokio::time::sleep(WRITE_START_AFTER), if write_start => self.commit(LeaseChange::Keep, None).await,
             () = self.told.wait(), if !idle && report_at.is_none() => { self.said_at = Some(Instant::now()); Ok(()) }
@@ -191,7 +194,8 @@ impl Runner {
     async fn attempt_ended(&mut self, ended: Ended) -> Result<(), Over> {
         self.collect_output(ended.stage);
         self.stopping |= self.inner.is_stopping();
-        let now = self.inner.clock.now();
+        let (now, rest) = self.inner.clock.now_and_rest();
+        self.rest = self.rest.max(rest);
         self.measure(&ended, now);
         let command = Command::StageEnded(StageEnded {
             stage: ended.stage,
@@ -222,6 +226,7 @@ impl Runner {
 
     /// A waiting stage may start. Its start is not written yet; see `WRITE_START_AFTER`.
     async fn wake(&mut self) -> Result<(), Over> {
+        self.rest = Duration::ZERO;
         let now = self.inner.clock.now();
         if let Some(due) = self.task.next_due() {
             self.inner.meters.woken(now.since(due));
@@ -508,8 +513,12 @@ async fn meanwhile<T>(
 }
 
 pub(crate) async fn sleep_until(clock: crate::Clock, at: Option<Timestamp>) {
+    sleep_until_past(clock, at, Duration::ZERO).await;
+}
+
+pub(crate) async fn sleep_until_past(clock: crate::Clock, at: Option<Timestamp>, rest: Duration) {
     match at {
-        Some(at) => clock.sleep_until(at).await,
+        Some(at) => clock.sleep_until_past(at, rest).await,
         None => std::future::pending().await,
     }
 }

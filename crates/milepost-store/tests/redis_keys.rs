@@ -333,7 +333,7 @@ async fn a_plan_moves_in_with_its_history_and_goes_on_as_it_was() {
     }
     let (locks, old_locks) = (new.locks().await.unwrap(), old.locks().await.unwrap());
     assert_eq!((locks.len(), &locks[0].task, locks[0].since), (1, &task_id("t"), old_locks[0].since));
-    assert!(locks[0].fence > old_locks[0].fence);
+    assert_eq!(locks[0].fence, old_locks[0].fence);
     assert_eq!(to.hash("task:v").await["status"], "COMPLETED");
     to.assert_lives_for("ckpt:t", WEEK).await;
     let changes = new.changes(ChangeQuery { after: Position(0), plan: None, limit: 1000 }).await.unwrap();

@@ -151,5 +151,6 @@ async fn another_engine_on_the_same_file_goes_on_where_the_first_one_stopped() {
 #[tokio::test]
 async fn a_store_that_is_none_is_refused_with_what_was_expected() {
     let refused = Milepost::open("app.db").await.unwrap_err();
-    assert_eq!(refused.to_string(), "`app.db` is not a store; expected sqlite:PATH or memory:");
+    let expected = "expected sqlite:PATH, postgres://…, mysql://…, redis://… or memory:";
+    assert_eq!(refused.to_string(), format!("`app.db` names no kind of store; {expected}"));
 }

@@ -8,6 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -62,6 +63,8 @@ pub(crate) struct FlowRunner {
     pub(super) progress: Option<Progress>,
     pub(super) report_at: Option<Timestamp>,
     pub(super) orders: mpsc::UnboundedReceiver<Order>,
+    /// By how much what is due was decided on after the time that was written down.
+    pub(super) rest: Duration,
     pub(super) stopping: bool,
     pub(super) cut_off: CutOff,
     /// What is written next has somebody who waits until it is durable.
@@ -101,6 +104,7 @@ impl FlowRunner {
             progress: None,
             report_at: None,
             orders,
+            rest: Duration::ZERO,
             stopping: false,
             cut_off,
             promised: false,
@@ -402,7 +406,8 @@ impl FlowRunner {
     // --- deciding and writing ---
 
     pub(super) fn decide(&mut self, command: Command) -> Result<(), Rejection> {
-        let now = self.now();
+        let (now, rest) = self.inner.clock.now_and_rest();
+        self.rest = self.rest.max(rest);
         let task = self.task.take().expect("a task is only away while it is decided on");
         match decide_on(task, command, now) {
             Ok(Decision { events, task }) => {

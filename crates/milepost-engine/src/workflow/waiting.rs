@@ -1,6 +1,7 @@
 //! A workflow between two turns: what can wake it, what can be asked of it, and when it is left to the store.
 
 use std::task::Poll;
+use std::time::Duration;
 
 use milepost_core::failure::Failure;
 use milepost_core::task::{Command, StageStatus, StepKind, TaskStatus, percent};
@@ -9,7 +10,7 @@ use milepost_store::{LeaseChange, Note, Wake};
 use serde_json::Value;
 
 use crate::feed::FeedItem;
-use crate::runner::{Order, PARK_AFTER, WRITE_START_AFTER, sleep_until};
+use crate::runner::{Order, PARK_AFTER, WRITE_START_AFTER, sleep_until, sleep_until_past};
 use crate::verbs::VerbError;
 
 use super::child::open_children;
@@ -51,7 +52,7 @@ impl FlowRunner {
         }
         let report = self.report_at;
         let write_start = self.has_started_unwritten();
-        let clock = self.inner.clock;
+        let (clock, rest) = (self.inner.clock, self.rest);
         // A workflow that only waits leaves its place on the node to others: to the children it waits for, say.
         let lent = waits.then(|| self.inner.lend());
         let woken = tokio::select! {
@@ -60,7 +61,7 @@ impl FlowRunner {
             () = news(&mut self.function, &mut self.returned, &self.desk) => Woken::Function,
             Some(order) = self.orders.recv() => Woken::Order(order),
             () = self.inner.stop.cancelled(), if !self.stopping => Woken::Stop,
-            () = sleep_until(clock, due), if due.is_some() => Woken::Due,
+            () = sleep_until_past(clock, due, rest), if due.is_some() => Woken::Due,
             () = sleep_until(clock, deadline), if deadline.is_some() => Woken::Deadline,
             () = sleep_until(clock, park), if park.is_some() => Woken::Park,
             () = sleep_until(clock, report), if report.is_some() => Woken::Report,
@@ -75,6 +76,7 @@ impl FlowRunner {
                 Ok(())
             }
             Woken::Due => {
+                self.rest = Duration::ZERO;
                 self.must(Command::Wake);
                 self.write_if_any().await
             }

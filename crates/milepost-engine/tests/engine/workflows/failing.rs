@@ -91,7 +91,9 @@ async fn a_retry_keeps_its_attempt_and_its_due_time_across_a_crash() {
 
     let world = world.crashed();
     let node = world.node(flaky.registry());
-    assert_eq!(node.outcome("w").await, Ok(json!(2)));
+    let calls = node.outcome("w").await.unwrap();
+    // The old node lives on in this process: it may begin the attempt as well, and can write nothing of it.
+    assert!([json!(2), json!(3)].contains(&calls), "{calls}");
     let second = |record: &&Record| matches!(record.event(), Event::StageStarted { attempt: 2, .. });
     let records = node.records("w").await;
     let started = records.iter().find(second).expect("a second attempt");
