@@ -14,10 +14,10 @@ use redis_server::{Place, is_missing};
 
 async fn through_a_proxy() -> (Place, Proxy) {
     let mut place = Place::new();
-    let (scheme, rest) = place.url.split_once("://").unwrap();
-    let (server, rest) = rest.split_once(['/', '?']).unwrap();
-    let proxy = Proxy::to(server.rsplit('@').next().unwrap().to_owned()).await;
-    place.url = format!("{scheme}://{}?{rest}", proxy.address);
+    let address = place.url.split(['/', '?']).nth(2).and_then(|authority| authority.rsplit('@').next());
+    let address = address.expect("a URL names a server").to_owned();
+    let proxy = Proxy::to(address.clone()).await;
+    place.url = place.url.replacen(&address, &proxy.address, 1);
     (place, proxy)
 }
 
