@@ -232,6 +232,8 @@ pub enum Reason {
     RetryWait,
     /// A workflow sleeps.
     Sleeping,
+    /// Its plan has `trigger: message`, and its message has not come.
+    AwaitingMessage,
     /// A workflow waits for a signal.
     AwaitingSignal,
     /// A workflow waits for one that it started.
@@ -283,6 +285,105 @@ pub struct LockView {
     /// When it opens by itself unless it is renewed; only where several nodes share a store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
+}
+
+/// What was given up, and is put back by its id.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DeadLetterView {
+    pub id: String,
+    /// None of a message that could not be read.
+    #[serde(default)]
+    pub task_id: Option<String>,
+    /// None when there is no such task.
+    #[serde(default)]
+    pub plan_id: Option<String>,
+    #[serde(default)]
+    pub original_message_id: Option<String>,
+    /// As it came; none of a task that no message set off.
+    #[serde(default)]
+    pub original_message: Option<String>,
+    pub failure_reason: String,
+    #[serde(default)]
+    pub error_type: Option<ErrorType>,
+    #[serde(default)]
+    pub failed_stage: Option<String>,
+    #[serde(default)]
+    pub failed_callback: Option<String>,
+    #[serde(default)]
+    pub failed_stage_index: Option<u64>,
+    #[serde(default)]
+    pub attempts: Option<u32>,
+    pub failed_at: Timestamp,
+    #[serde(default)]
+    pub node_id: Option<String>,
+    #[serde(default)]
+    pub failed_node_id: Option<String>,
+    #[serde(default)]
+    pub executed_by: Option<String>,
+    /// Where a message that no task could use goes back to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub original_topic: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub original_key: Option<String>,
+    /// `text` or `base64`, of such a message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_as: Option<String>,
+}
+
+/// What was put back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RedriveAnswer {
+    pub id: String,
+    /// The new one; none for a task that no message set off, and for what is no message at all.
+    pub message_id: Option<String>,
+    /// The task that goes on; none when a message was published again.
+    pub task: Option<TaskState>,
+}
+
+/// What goes with the publishing of a task's message.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PublishRequest {
+    /// How soon the task has to start, such as `10m`; an hour unless it says otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(example = "1h"))]
+    pub deadline: Option<String>,
+}
+
+/// The message is in the outbox, and goes to the topic from there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PublishAnswer {
+    pub task_id: TaskId,
+    pub message_id: String,
+}
+
+/// How one node takes messages in.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ConsumerStatus {
+    /// Somebody has it paused; what runs goes on.
+    pub paused: bool,
+    /// Tasks that messages set off and that run here now.
+    pub active_executions: u64,
+    /// Messages that were made durable here since the node started.
+    pub consumed_count: u64,
+    /// Messages of no use, and tasks that messages set off and that failed here since then.
+    pub failed_count: u64,
+    /// How many messages of its partitions are still to be read; none while that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag: Option<u64>,
+    /// It hears from its broker.
+    pub connected: bool,
+    /// How many partitions this node reads.
+    pub partitions: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

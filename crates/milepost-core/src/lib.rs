@@ -6,6 +6,7 @@ pub mod api;
 pub mod breaker;
 pub mod failure;
 pub mod id;
+pub mod message;
 pub mod plan;
 pub mod retry;
 pub mod task;

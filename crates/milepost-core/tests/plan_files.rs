@@ -323,6 +323,29 @@ fn bad_files() -> Vec<(&'static str, String, &'static str)> {
         ("a matrix that is a list", tasks("  - matrix: «[a]\n"), "expected a map"),
         ("a matrix key that is a text", tasks("  - matrix: {tenant: «a}\n"), "expected a list"),
         ("a map as tenant", tasks("  - matrix: {tenant: [a, «{b: c}]}\n"), "expected text"),
+        ("a file that is no map", tasks("  - {id: t, file: «'s3://b/k'}\n"), "expected a map"),
+        ("a file without a uri", tasks("  - {id: t, file: «{name: x}}\n"), "the file has no `uri`"),
+        ("a file that is no uri", tasks("  - {id: t, file: {uri: «/etc/passwd}}\n"), "is no uri of a file"),
+        ("a file of another scheme", tasks("  - {id: t, file: {uri: «'ftp://h/x'}}\n"), "not fetched from `ftp:`"),
+        ("a file of another host", tasks("  - {id: t, file: {uri: «'file://h/x'}}\n"), "by its whole path"),
+        ("a bucket without a key", tasks("  - {id: t, file: {uri: «'s3://b'}}\n"), "its bucket and its key"),
+        ("a url without a host", tasks("  - {id: t, file: {uri: «'https:///x'}}\n"), "names no host"),
+        ("a uri with a blank", tasks("  - {id: t, file: {uri: «'s3://b/a b'}}\n"), "`%20`"),
+        ("a file with a negative size", tasks("  - {id: t, file: {uri: 's3://b/k', size: «-1}}\n"), "a whole number"),
+        ("a short checksum", tasks("  - {id: t, file: {uri: 's3://b/k', sha256: «'abc'}}\n"), "64 hexadecimal digits"),
+        ("a path as name", tasks("  - {id: t, file: {uri: 's3://b/k', name: «a/b}}\n"), "no `/`"),
+        ("an unknown key of a file", tasks("  - {id: t, file: {uri: 's3://b/k', «etag: x}}\n"), "unknown key `etag`"),
+        (
+            "a file of a matrix that is none for one task",
+            tasks("  - {file: {uri: «'{{ matrix.u }}'}, matrix: {u: ['s3://b/k', x]}}\n"),
+            "is no uri of a file",
+        ),
+        ("a file that reads outputs", tasks("  - {id: t, file: {uri: «'{{ stages.a.outputs.u }}'}}\n"), "bad template"),
+        (
+            "a workflow with a file",
+            "workflow: w\ntasks:\n  - {id: t, file: «{uri: 's3://b/k'}}\n".to_owned(),
+            "its plan has a `workflow`",
+        ),
         ("an id for many", tasks("  - {id: «x, matrix: {tenant: [a, b]}}\n"), "one id for 2 tasks"),
         ("two tenants", tasks("  - {tenant: «x, matrix: {tenant: [a, b]}}\n"), "given here and in `matrix`"),
         (
@@ -653,6 +676,23 @@ fn a_matrix_is_a_cross_product_in_which_the_last_key_varies_fastest() {
     assert_eq!(made[6], ("p-8", Some("a"), r#"{"region":"us","n":1}"#.to_owned()));
     assert!(plan.tasks[1..].iter().all(|task| task.priority == 3 && task.input == json!({"v": 1})));
     assert_eq!(good(&tasks("  - {id: one, matrix: {tenant: [a]}}\n")).tasks[0].id.as_str(), "one");
+}
+
+#[test]
+fn a_task_has_the_file_that_its_plan_names_and_a_matrix_fills_it_in() {
+    let sum = "AB".repeat(32);
+    let plan = good(&tasks(&format!(
+        "  - {{id: first, file: {{uri: 'https://h/a/b.pdf?x=1', size: 7, sha256: {sum}, content_type: a/b}}}}\n  \
+         - {{file: {{uri: 's3://b/{{{{ matrix.n }}}}/{{{{ tenant }}}}.png', name: '{{{{ task }}}}'}}, matrix: {{n: [1, 2], tenant: [t]}}}}\n"
+    )));
+    let file = plan.tasks[0].file.as_ref().unwrap();
+    assert_eq!((file.file_name(), file.size, file.sha256.as_deref()), ("b.pdf", Some(7), Some(&*"ab".repeat(32))));
+    let made: Vec<(&str, &str)> = plan.tasks[1..]
+        .iter()
+        .map(|task| task.file.as_ref().map(|file| (&*file.uri, file.file_name())).unwrap())
+        .collect();
+    assert_eq!(made, [("s3://b/1/t.png", "p-2"), ("s3://b/2/t.png", "p-3")]);
+    survives_storage(&plan);
 }
 
 #[test]

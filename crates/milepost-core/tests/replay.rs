@@ -6,7 +6,7 @@ mod support;
 use std::collections::{HashMap, HashSet};
 
 use milepost_core::failure::{ErrorType, Failure};
-use milepost_core::plan::{OnFailure, OnInvalidCheckpoint, Settings, StageDefinition};
+use milepost_core::plan::{OnFailure, OnInvalidCheckpoint, Settings, StageDefinition, Trigger};
 use milepost_core::retry::Strategy as Backoff;
 use milepost_core::task::{
     Checkpoint, Claim, Command, Decision, Event, MAX_TAKEOVERS, Record, Rejection, StageEnded, StageResult,
@@ -18,7 +18,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::{Map, Value, json};
 
-use support::{DAY, START, StageWords, by, replay, spec, stage};
+use support::{DAY, START, StageWords, by, message, replay, spec, stage};
 
 // --- random walks ---
 
@@ -54,6 +54,10 @@ enum Step {
         from_checkpoint: bool,
     },
     Rollback,
+    Receive {
+        within: Option<Millis>,
+    },
+    Redrive,
 }
 
 /// One decision of a walk.
@@ -82,7 +86,7 @@ impl Walk {
                 now = now.max(due);
             }
             for _ in 0..if matches!(step, Step::CrashLoop) { MAX_TAKEOVERS } else { 1 } {
-                let Some(command) = command(&task, step) else { continue };
+                let Some(command) = command(&task, step, now) else { continue };
                 let outcome = decide(&task, command.clone(), now);
                 let before = task.clone();
                 if let Ok(decision) = &outcome {
@@ -114,7 +118,7 @@ impl Walk {
     }
 }
 
-fn command(task: &Task, step: &Step) -> Option<Command> {
+fn command(task: &Task, step: &Step, now: Timestamp) -> Option<Command> {
     Some(match step.clone() {
         Step::CrashLoop => Command::Claim(Claim { node: "n2".into(), lost_by: Some("n2".into()), automatic: true }),
         Step::Claim { crashed, automatic } => {
@@ -136,6 +140,8 @@ fn command(task: &Task, step: &Step) -> Option<Command> {
         Step::Cancel => Command::Cancel(by()),
         Step::Retry { from_checkpoint } => Command::Retry { by: by(), from_checkpoint },
         Step::Rollback => Command::Rollback(by()),
+        Step::Receive { within } => Command::Receive(message("m1", within.map(|within| now + within))),
+        Step::Redrive => Command::Redrive { by: by(), message: message("m2", None) },
     })
 }
 
@@ -157,7 +163,9 @@ fn walks() -> impl Strategy<Value = Walk> {
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
-    (any::<bool>(), any::<bool>(), prop::option::of(1u64..20_000)).prop_map(|(undo, block, limit)| Settings {
+    let drawn = (any::<bool>(), any::<bool>(), prop::bool::weighted(0.3), prop::option::of(1u64..20_000));
+    drawn.prop_map(|(undo, block, by_message, limit)| Settings {
+        trigger: if by_message { Trigger::Message } else { Trigger::Start },
         on_failure: if undo { OnFailure::Rollback } else { OnFailure::Stop },
         on_invalid_checkpoint: if block { OnInvalidCheckpoint::Block } else { OnInvalidCheckpoint::Restart },
         task_timeout: limit.map(Millis::new),
@@ -206,6 +214,8 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => prop::bool::weighted(0.2).prop_map(|cancel| if cancel { Step::Cancel } else { Step::Wake }),
         2 => any::<bool>().prop_map(|from_checkpoint| Step::Retry { from_checkpoint }),
         1 => Just(Step::Rollback),
+        3 => prop::option::of(0u64..3000).prop_map(|within| Step::Receive { within: within.map(Millis::new) }),
+        1 => Just(Step::Redrive),
     ]
 }
 
@@ -246,7 +256,7 @@ fn the_walks_come_by_every_status_and_every_kind_of_event() {
     }
     assert_eq!(statuses.len(), TaskStatus::ALL.len(), "{statuses:?}");
     // All but TASK_CREATED, which `Task::created` stands for.
-    assert_eq!(kinds.len(), 20, "{kinds:?}");
+    assert_eq!(kinds.len(), 21, "{kinds:?}");
 }
 
 // --- what holds on all of them ---
@@ -424,6 +434,7 @@ proptest! {
             };
             let command = match task.status() {
                 TaskStatus::Paused => Command::Resume(by()),
+                TaskStatus::Pending if task.awaits_message() => Command::Receive(message("m1", None)),
                 TaskStatus::Running | TaskStatus::RollingBack if !task.interrupted() && !running(&task).is_empty() => {
                     success(running(&task)[0])
                 }

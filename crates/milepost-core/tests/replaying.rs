@@ -4,10 +4,10 @@
 mod support;
 
 use milepost_core::plan::Settings;
-use milepost_core::task::{Decided, Difference, Event, Record, replay};
+use milepost_core::task::{Claim, Command, Decided, Difference, Event, Record, replay};
 use milepost_core::time::Millis;
 
-use support::{Run, START, chain, fatal, spec, stage};
+use support::{Run, START, by, by_message, chain, fatal, message, spec, stage};
 
 fn log(run: &Run) -> Vec<Record> {
     let created = Record::new(START, Event::TaskCreated {});
@@ -28,6 +28,21 @@ fn recorded() -> Run {
 #[test]
 fn a_log_replays_against_the_rules_that_made_it() {
     let run = recorded();
+    assert_eq!(replay(run.task.spec().clone(), &log(&run)), Ok(log(&run).len() as u64));
+}
+
+/// A message that came too late, a redrive of it, one that was claimed too late, and a retry.
+#[test]
+fn what_messages_did_replays() {
+    let second = Millis::from_secs(1);
+    let claim = || Command::Claim(Claim { node: "n1".into(), lost_by: None, automatic: false });
+    let mut run = Run::with(by_message(), chain([stage("a")]));
+    run.act(Command::Receive(message("m1", Some(START - second))));
+    run.act(Command::Redrive { by: by(), message: message("m2", Some(START)) });
+    run.after(second).act(claim());
+    run.act(Command::Retry { by: by(), from_checkpoint: true });
+    run.act(claim());
+    run.fails_for_good("a");
     assert_eq!(replay(run.task.spec().clone(), &log(&run)), Ok(log(&run).len() as u64));
 }
 

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use milepost_core::failure::ErrorType;
 use milepost_core::id::StageName;
-use milepost_core::plan::{PlanCommand, TaskCounts, next_plan_status};
+use milepost_core::plan::{PlanCommand, Settings, TaskCounts, Trigger, next_plan_status};
 use milepost_core::task::{Cause, Claim, Command, Event, PlanStatus, TaskStatus, next_status};
 use milepost_core::time::Millis;
 
-use support::{Run, StageWords, by, chain, retry, stage};
+use support::{Run, StageWords, by, by_message, chain, message, retry, stage};
 
 /// One event of every kind, with a name for the table where the kind alone does not tell.
 fn events() -> Vec<(String, Event)> {
@@ -39,6 +39,7 @@ fn events() -> Vec<(String, Event)> {
         Event::RollbackFailed { reason: reason.clone() },
         Event::CheckpointDiscarded { reason: reason.clone() },
         Event::DeadLettered { reason },
+        Event::MessageReceived { message: message("m1", None) },
         Event::SignalReceived { name: stage.clone(), payload: serde_json::Value::Null, by: by() },
         Event::ValueRecorded { name: "now".to_owned(), value: serde_json::Value::Null },
         Event::TaskContinued { input: Arc::default() },
@@ -82,8 +83,11 @@ fn what_each_event_makes_of_each_task_status() {
 }
 
 /// A task in each status, in the most usual way there.
-fn task_in(status: TaskStatus, interrupted: bool) -> Run {
-    let mut run = Run::of(chain([stage("a").undoable(), stage("b").attempts(1)]));
+fn task_in(settings: &Settings, status: TaskStatus, interrupted: bool) -> Run {
+    let mut run = Run::with(settings.clone(), chain([stage("a").undoable(), stage("b").attempts(1)]));
+    if settings.trigger == Trigger::Message && status != TaskStatus::Pending {
+        run.act(Command::Receive(message("m1", None)));
+    }
     let failed = |run: &mut Run| {
         run.claim();
         run.succeeds("a");
@@ -143,6 +147,24 @@ fn what_each_command_comes_to_in_each_task_status() {
         ("rollback", Command::Rollback(by())),
         ("store lost", Command::StoreLost),
     ];
+    insta::assert_snapshot!(answers(&Settings::default(), &commands));
+}
+
+#[test]
+fn what_each_command_comes_to_for_a_task_that_a_message_sets_off() {
+    let commands = [
+        ("claim", Command::Claim(Claim { node: "n2".into(), lost_by: None, automatic: true })),
+        ("receive", Command::Receive(message("m2", None))),
+        ("redrive", Command::Redrive { by: by(), message: message("m2", None) }),
+        ("pause", Command::Pause(by())),
+        ("cancel", Command::Cancel(by())),
+        ("retry", retry(true)),
+        ("store lost", Command::StoreLost),
+    ];
+    insta::assert_snapshot!(answers(&by_message(), &commands));
+}
+
+fn answers(settings: &Settings, commands: &[(&str, Command)]) -> String {
     let mut table = String::new();
     for status in TaskStatus::ALL {
         for interrupted in [false, true] {
@@ -150,8 +172,8 @@ fn what_each_command_comes_to_in_each_task_status() {
                 continue;
             }
             writeln!(table, "{status}{}", if interrupted { ", interrupted" } else { "" }).unwrap();
-            for (name, command) in &commands {
-                let answer = match task_in(*status, interrupted).try_to(command.clone()) {
+            for (name, command) in commands {
+                let answer = match task_in(settings, *status, interrupted).try_to(command.clone()) {
                     Ok(events) if events.is_empty() => "nothing".to_owned(),
                     Ok(events) => events.join(", "),
                     Err(rejection) => format!("refused: {rejection}"),
@@ -160,7 +182,7 @@ fn what_each_command_comes_to_in_each_task_status() {
             }
         }
     }
-    insta::assert_snapshot!(table);
+    table
 }
 
 #[test]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::id::{PlanId, StageName, TaskId, Tenant};
+use crate::message::Arrival;
 use crate::retry::RetryPolicy;
 use crate::time::Millis;
 
@@ -140,6 +141,32 @@ pub struct TaskDefinition {
     /// The task's own stages, when it does not use the plan's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stages: Option<StageList>,
+    /// What its stages work on; brought to the node that runs them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileRef>,
+    /// The message that made it, when one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Arc<Arrival>>,
+}
+
+/// A file somewhere else: `file:///…`, `s3://…`, `http://…`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct FileRef {
+    #[schemars(regex(pattern = r"^(file:///|s3://|https?://|\{\{)"))]
+    pub uri: String,
+    /// In bytes; checked when it has been fetched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// In hexadecimal; checked when it has been fetched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
+    /// What people call it; else the last part of `uri`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 fn is_zero(priority: &i32) -> bool {

@@ -1,10 +1,12 @@
 //! Plans: what a file may say, reading it with good errors, and the definition that is stored and run.
 
 mod actions;
+mod chain;
 mod decode;
 mod definition;
 mod difference;
 mod errors;
+mod file;
 mod life;
 mod node;
 mod order;
@@ -15,9 +17,10 @@ mod stages;
 mod tasks;
 mod workflow;
 
+pub use chain::{Chain, parse_chain};
 pub use definition::{
-    Action, OnFailure, OnInvalidCheckpoint, OnTaskFailure, OnTenantConflict, Plan, PlanDefinition, Recovery, Settings,
-    StageDefinition, StageList, TaskDefinition, Trigger, WorkflowRef,
+    Action, FileRef, OnFailure, OnInvalidCheckpoint, OnTaskFailure, OnTenantConflict, Plan, PlanDefinition, Recovery,
+    Settings, StageDefinition, StageList, TaskDefinition, Trigger, WorkflowRef,
 };
 pub use difference::first_difference;
 pub use errors::{PlanError, PlanErrors};

@@ -71,21 +71,30 @@ impl fmt::Debug for ParseOptions<'_> {
 
 /// The plan that a YAML or JSON file describes, with every default filled in.
 pub fn parse(source: &[u8], options: &ParseOptions<'_>) -> Result<Plan, PlanErrors> {
+    read_file(source, options, read_plan)
+}
+
+/// Reads a file by what its root means; everything that is wrong with it is told at once.
+pub(super) fn read_file<T>(
+    source: &[u8],
+    options: &ParseOptions<'_>,
+    read: impl FnOnce(&Node, &str, &ParseOptions<'_>, &mut Problems) -> Option<T>,
+) -> Result<T, PlanErrors> {
     let text = node::decode(source, options.max_bytes).map_err(|problem| {
         // Only the part before the bad byte is needed to say where it is.
         let shown = String::from_utf8_lossy(&source[..source.len().min(problem.at + 200)]);
         Problems::from(problem).into_errors(options.file, &shown)
     })?;
     let mut problems = Problems::default();
-    let plan = match node::read(text) {
-        Ok(root) => read_plan(&root, text, options, &mut problems),
+    let whole = match node::read(text) {
+        Ok(root) => read(&root, text, options, &mut problems),
         Err(problem) => {
             problems = problem.into();
             None
         }
     };
-    match plan {
-        Some(plan) if problems.is_empty() => Ok(plan),
+    match whole {
+        Some(whole) if problems.is_empty() => Ok(whole),
         _ => Err(problems.into_errors(options.file, text)),
     }
 }
@@ -164,9 +173,12 @@ fn settings(fields: &Fields<'_>, problems: &mut Problems) -> Settings {
         &mut settings.on_invalid_checkpoint,
     );
     choose.set("trigger", &[("start", Trigger::Start), ("message", Trigger::Message)], &mut settings.trigger);
-    settings.task_timeout =
-        fields.get("task_timeout").and_then(|node| decode::timeout(node, &path.key("task_timeout"), problems));
+    settings.task_timeout = task_timeout(fields, problems);
     settings
+}
+
+pub(super) fn task_timeout(fields: &Fields<'_>, problems: &mut Problems) -> Option<Millis> {
+    fields.get("task_timeout").and_then(|node| decode::timeout(node, &fields.path.key("task_timeout"), problems))
 }
 
 struct Chooser<'a, 'f> {
@@ -184,7 +196,7 @@ impl Chooser<'_, '_> {
     }
 }
 
-fn stage_rules<'a>(fields: &Fields<'_>, check: CheckAction<'a>, problems: &mut Problems) -> StageRules<'a> {
+pub(super) fn stage_rules<'a>(fields: &Fields<'_>, check: CheckAction<'a>, problems: &mut Problems) -> StageRules<'a> {
     let mut rules = StageRules { timeout: DEFAULT_TIMEOUT, retry: RetryPolicy::default(), check };
     let path = fields.path.key("defaults");
     let Some(node) = fields.get("defaults") else { return rules };

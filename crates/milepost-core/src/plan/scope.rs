@@ -6,7 +6,7 @@ use super::errors::{Path, Problems, suggest};
 use super::order::Order;
 use crate::template::{self, Names};
 
-const NAMES: [&str; 6] = ["plan", "task", "tenant", "input", "matrix", "stages"];
+const NAMES: [&str; 7] = ["plan", "task", "tenant", "input", "matrix", "file", "stages"];
 
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'a> {

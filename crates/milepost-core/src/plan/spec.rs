@@ -9,7 +9,7 @@ use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::definition::{OnFailure, OnInvalidCheckpoint, OnTaskFailure, OnTenantConflict, Recovery, Trigger};
+use super::definition::{FileRef, OnFailure, OnInvalidCheckpoint, OnTaskFailure, OnTenantConflict, Recovery, Trigger};
 use crate::retry::Strategy;
 
 /// The JSON Schema of plan files. Draft 7, which every editor's YAML support understands.
@@ -285,6 +285,9 @@ pub struct TaskSpec {
     /// Anything that the stages are to know, or what the workflow is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
+    /// What its stages work on, brought to the node that runs them. Texts in it may hold `{{ matrix.… }}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileRef>,
     /// In place of the plan's stages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stages: Option<Vec<StageSpec>>,
@@ -297,13 +300,13 @@ pub struct TaskSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{actions, parse, stages, tasks, workflow};
+    use crate::plan::{actions, file, parse, stages, tasks, workflow};
     use std::collections::BTreeSet;
 
     #[test]
     fn the_schema_and_the_reader_know_the_same_keys() {
         let schema = schema();
-        let objects: [(&Value, &[&str]); 9] = [
+        let objects: [(&Value, &[&str]); 10] = [
             (&schema, &parse::PLAN_KEYS),
             (&schema["definitions"]["DefaultsSpec"], &parse::DEFAULTS_KEYS),
             (&schema["definitions"]["WorkflowVersionSpec"], &workflow::WORKFLOW_KEYS),
@@ -312,6 +315,7 @@ mod tests {
             (&schema["definitions"]["RollbackSpec"], &actions::ACTION_KEYS),
             (&schema["definitions"]["HttpSpec"], &actions::HTTP_KEYS),
             (&schema["definitions"]["ExpectSpec"], &["status"]),
+            (&schema["definitions"]["FileRef"], &file::FILE_KEYS),
             (&schema["definitions"]["TaskSpec"], &tasks::TASK_KEYS),
         ];
         for (object, keys) in objects {

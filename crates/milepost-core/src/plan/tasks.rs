@@ -7,11 +7,12 @@ use serde_json::{Map, Value};
 use super::decode::{self, Fields};
 use super::definition::{StageList, TaskDefinition};
 use super::errors::{Path, Problems};
+use super::file::FileNode;
 use super::node::{Entry, Kind, Node};
 use super::stages::StageRules;
 use crate::id::{PlanId, TaskId, Tenant};
 
-pub(super) const TASK_KEYS: [&str; 6] = ["id", "tenant", "priority", "input", "stages", "matrix"];
+pub(super) const TASK_KEYS: [&str; 7] = ["id", "tenant", "priority", "input", "file", "stages", "matrix"];
 /// Every task is held in memory while its plan is read.
 const MAX_TASKS: usize = 1_000_000;
 
@@ -58,6 +59,8 @@ impl Common {
             input: self.input.clone(),
             matrix: Map::new(),
             stages: self.stages.clone(),
+            file: None,
+            message: None,
         }
     }
 }
@@ -121,6 +124,11 @@ impl TaskRules<'_> {
                 .help("leave `id` out; the tasks of a `matrix` are named after the plan and their position");
             return None;
         }
+        let file_path = path.key("file");
+        let file = match fields.get("file") {
+            Some(node) => Some(self.file(node, &file_path, problems)?),
+            None => None,
+        };
         let common = common?;
         for n in 0..count {
             let (at, generated, id) = match &id {
@@ -130,6 +138,10 @@ impl TaskRules<'_> {
             let mut task = common.task(id);
             if let Some(Some(matrix)) = &matrix {
                 matrix.fill(n, &mut task);
+            }
+            if let Some(file) = &file {
+                // One mistake in it is one for every task of a matrix, and said once.
+                task.file = Some(file.of(self.plan, &task, &file_path, problems)?);
             }
             placed.push(Placed { task, index, at, generated });
         }
@@ -169,6 +181,15 @@ impl TaskRules<'_> {
             input: fields.get("input").map(Node::to_value).unwrap_or_default(),
             stages,
         })
+    }
+
+    fn file<'a>(&self, node: &'a Node, path: &Path<'_>, problems: &mut Problems) -> Option<FileNode<'a>> {
+        if self.runs == Runs::Workflow {
+            problems
+                .add(node.at(), path, "the task has a file, and its plan has a `workflow`")
+                .help("files are brought to stages; give the function what it needs as its `input`");
+        }
+        FileNode::read(node, path, problems)
     }
 
     fn generated_id(&self, position: usize, at: usize, path: &Path<'_>, problems: &mut Problems) -> Option<TaskId> {

@@ -1,5 +1,7 @@
 //! What each event leaves behind: `apply` folded over a log is the task.
 
+use std::sync::Arc;
+
 use crate::id::StageName;
 use crate::time::Timestamp;
 
@@ -82,6 +84,10 @@ pub fn next_status(status: TaskStatus, interrupted: bool, event: &Event) -> Opti
             Failed | RollbackFailed => Some(status),
             Pending | Running | Paused | Completed | Cancelled | RollingBack | RolledBack => None,
         },
+        Event::MessageReceived { .. } => match status {
+            Pending | Paused => Some(status),
+            Running | Completed | Failed | Cancelled | RollingBack | RolledBack | RollbackFailed => None,
+        },
         Event::SignalReceived { .. } => match status {
             Pending | Running | Paused => Some(status),
             Completed | Failed | Cancelled | RollingBack | RolledBack | RollbackFailed => None,
@@ -116,7 +122,9 @@ impl Task {
 
     fn effect(&mut self, at: Timestamp, event: &Event) {
         match event {
-            Event::TaskCreated {} | Event::DeadLettered { .. } => {}
+            Event::TaskCreated {} => {}
+            Event::DeadLettered { .. } => self.dead_letter = Some(self.version + 1),
+            Event::MessageReceived { message } => self.message = Some(message.clone()),
             Event::TaskCompleted { result } => {
                 if let Some(flow) = &mut self.flow {
                     flow.result = result.clone();
@@ -229,6 +237,10 @@ impl Task {
                 }
             }
             Event::TaskRetried { from_checkpoint, .. } => {
+                // Whoever has it run again wants it to run, also after the deadline.
+                if let Some(message) = &mut self.message {
+                    Arc::make_mut(message).deadline = None;
+                }
                 if let Some(flow) = &mut self.flow {
                     flow.retries += 1;
                 }

@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 use crate::failure::{ErrorType, Failure};
 use crate::id::{StageName, TaskId};
-use crate::plan::{OnFailure, OnInvalidCheckpoint};
+use crate::message::Arrival;
+use crate::plan::{OnFailure, OnInvalidCheckpoint, Trigger};
 use crate::template;
 use crate::time::{Millis, Timestamp};
 
@@ -47,6 +48,13 @@ pub enum Command {
         from_checkpoint: bool,
     },
     Rollback(By),
+    /// The message that the task waits for is here.
+    Receive(Arc<Arrival>),
+    /// A person has it tried again from its checkpoint, as if by a new message.
+    Redrive {
+        by: By,
+        message: Arc<Arrival>,
+    },
     /// A workflow's function asks for things it has not asked for before.
     Begin(Vec<(StageName, Step)>),
     /// It was given values that it has to be given again.
@@ -180,6 +188,11 @@ impl Draft {
             Command::Cancel(by) => self.cancel(by)?,
             Command::Retry { by, from_checkpoint } => self.retry(by, from_checkpoint)?,
             Command::Rollback(by) => self.rollback(by)?,
+            Command::Receive(message) => self.receive(message)?,
+            Command::Redrive { by, message } => {
+                self.retry(by, true)?;
+                self.push(Event::MessageReceived { message });
+            }
             Command::Begin(steps) => self.begin(steps)?,
             Command::Remember(values) => self.remember(values)?,
             Command::Signal { name, payload, by } => self.signal(name, payload, by)?,
@@ -204,6 +217,12 @@ impl Draft {
         self.claiming = true;
         match self.task.status {
             TaskStatus::Pending => {
+                if self.task.awaits_message() {
+                    return Err(self.refuse("run", ", and waits for its message".to_owned()));
+                }
+                if self.expire() {
+                    return Ok(());
+                }
                 self.push(Event::TaskStarted { node: claim.node });
             }
             TaskStatus::Running | TaskStatus::RollingBack => {
@@ -248,7 +267,7 @@ impl Draft {
                         error_type: ErrorType::Validation,
                         reason: format!("its checkpoint is invalid: {reason}"),
                     };
-                    self.push(Event::TaskFailed { stage: None, attempts: None, cause });
+                    self.fail(None, None, cause);
                 }
             }
         }
@@ -266,6 +285,37 @@ impl Draft {
         self.push(Event::TaskFailed { stage, attempts: None, cause });
         self.push(Event::DeadLettered { reason });
         self.undo_if_asked(false);
+    }
+
+    /// For good. What came by a message goes where the messages that gave up are.
+    fn fail(&mut self, stage: Option<StageName>, attempts: Option<u32>, cause: Cause) {
+        let reason = cause.reason.clone();
+        self.push(Event::TaskFailed { stage, attempts, cause });
+        if self.task.spec.settings.trigger == Trigger::Message {
+            self.push(Event::DeadLettered { reason });
+        }
+    }
+
+    fn receive(&mut self, message: Arc<Arrival>) -> Result<(), Rejection> {
+        if !self.task.takes_message() {
+            return Err(self.refuse("start", ", and does not wait for a message".to_owned()));
+        }
+        self.push(Event::MessageReceived { message });
+        // A paused task fails for it when somebody lets it go on.
+        if self.task.status == TaskStatus::Pending {
+            self.expire();
+        }
+        Ok(())
+    }
+
+    /// A message says by when its task has to start at the latest. True when that is over.
+    fn expire(&mut self) -> bool {
+        let started = self.task.started_at.is_some();
+        let deadline = self.task.message.as_ref().and_then(|message| message.deadline);
+        let Some(deadline) = deadline.filter(|deadline| !started && *deadline < self.now) else { return false };
+        let reason = format!("its message said to start by {deadline}, and it is {}", self.now);
+        self.fail(None, None, Cause { error_type: ErrorType::Expired, reason });
+        true
     }
 
     fn stage_ended(&mut self, ended: StageEnded) -> Result<(), Rejection> {
@@ -420,7 +470,7 @@ impl Draft {
         let state = &self.task.stages[index];
         let cause = state.cause.clone().expect("a failed stage has a cause");
         let (stage, attempts) = (Some(self.name(index)), Some(state.attempt));
-        self.push(Event::TaskFailed { stage, attempts, cause });
+        self.fail(stage, attempts, cause);
         self.undo_if_asked(stopping);
     }
 
@@ -440,7 +490,7 @@ impl Draft {
             let reason = format!("the task did not end within its task_timeout of {limit}");
             let stage = self.task.current_stage().map(|index| self.name(index));
             let cause = Cause { error_type: ErrorType::Timeout, reason };
-            self.push(Event::TaskFailed { stage, attempts: None, cause });
+            self.fail(stage, None, cause);
             self.undo_if_asked(false);
         }
     }
@@ -452,7 +502,7 @@ impl Draft {
             TaskStatus::Running => {
                 let stage = self.task.current_stage().map(|index| self.name(index));
                 let cause = Cause { error_type: ErrorType::Persistence, reason };
-                self.push(Event::TaskFailed { stage, attempts: None, cause });
+                self.fail(stage, None, cause);
             }
             TaskStatus::RollingBack => self.push(Event::RollbackFailed { reason }),
             TaskStatus::Pending

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::{ErrorType, Failure};
 use crate::id::{PlanId, StageName, TaskId};
+use crate::message::Arrival;
 use crate::time::{Millis, Timestamp};
 
 use super::flow::Step;
@@ -146,6 +147,10 @@ pub enum Event {
     DeadLettered {
         reason: String,
     },
+    /// The message that the task waited for is here, or a person put a new one in its place.
+    MessageReceived {
+        message: Arc<Arrival>,
+    },
     /// Somebody sent a workflow a message; it is kept until the workflow asks for it.
     SignalReceived {
         name: StageName,
@@ -255,6 +260,7 @@ impl Event {
             Event::RollbackFailed { .. } => "ROLLBACK_FAILED",
             Event::CheckpointDiscarded { .. } => "CHECKPOINT_DISCARDED",
             Event::DeadLettered { .. } => "DEAD_LETTERED",
+            Event::MessageReceived { .. } => "MESSAGE_RECEIVED",
             Event::SignalReceived { .. } => "SIGNAL_RECEIVED",
             Event::ValueRecorded { .. } => "VALUE_RECORDED",
             Event::TaskContinued { .. } => "TASK_CONTINUED",
@@ -336,6 +342,11 @@ impl Event {
             Event::TaskPaused { by: Some(by) } | Event::RollbackStarted { by: Some(by) } => put("by", json!(by)),
             Event::StageStarted { step: Some(step), .. } => put("step", json!(step)),
             Event::TaskCompleted { result: Some(result) } => put("result", json!(result)),
+            Event::MessageReceived { message } => {
+                put("messageId", json!(message.id));
+                put("deadline", json!(message.deadline));
+                put("origin", json!(message.origin));
+            }
             Event::SignalReceived { name, payload, by } => {
                 put("name", json!(name));
                 put("payload", payload.clone());

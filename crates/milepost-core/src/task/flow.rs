@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -102,7 +103,7 @@ pub struct Flow {
     /// Parallel to the task's stages.
     pub(super) definitions: Vec<StageDefinition>,
     pub(super) steps: Vec<Step>,
-    index: HashMap<StageName, usize>,
+    index: HashMap<StageName, usize, RandomState>,
     /// The task's version when each step was asked for, and when it failed.
     begun: Vec<u64>,
     failed: HashMap<usize, u64>,
@@ -149,7 +150,7 @@ impl Flow {
         Self {
             definitions: Vec::new(),
             steps: Vec::new(),
-            index: HashMap::new(),
+            index: HashMap::default(),
             begun: Vec::new(),
             failed: HashMap::new(),
             answered: Vec::new(),

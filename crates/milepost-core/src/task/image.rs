@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::id::StageName;
+use crate::message::Arrival;
 use crate::time::Timestamp;
 
 use super::event::By;
@@ -37,6 +38,10 @@ struct Image<'a> {
     interrupted: bool,
     node: Option<Arc<str>>,
     pause_requested: Option<Cow<'a, By>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    message: Option<Arc<Arrival>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dead_letter: Option<u64>,
     stages: Cow<'a, [StageState]>,
     flow: Option<FlowImage<'a>>,
     done: Cow<'a, [StageName]>,
@@ -66,6 +71,8 @@ impl Task {
             interrupted,
             node,
             pause_requested,
+            message,
+            dead_letter,
             stages,
             flow,
             done,
@@ -85,6 +92,8 @@ impl Task {
             interrupted: *interrupted,
             node: node.clone(),
             pause_requested: pause_requested.as_ref().map(Cow::Borrowed),
+            message: message.clone(),
+            dead_letter: *dead_letter,
             stages: Cow::Borrowed(stages),
             flow: flow.as_ref().map(|flow| flow.image()),
             done: Cow::Borrowed(done),
@@ -117,6 +126,8 @@ impl Task {
             interrupted: image.interrupted,
             node: image.node,
             pause_requested: image.pause_requested.map(Cow::into_owned),
+            message: image.message,
+            dead_letter: image.dead_letter,
             stages: image.stages.into_owned(),
             flow: flow.map(Box::new),
             done: image.done.into_owned(),

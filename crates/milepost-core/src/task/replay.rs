@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::failure::Failure;
+use crate::failure::{ErrorType, Failure};
 use crate::id::StageName;
 
 use super::decide::{Claim, Command, STORE_LOST, StageEnded, StageResult, decide};
-use super::event::{Cause, Event, Record};
+use super::event::{By, Cause, Event, Record};
 use super::state::{Task, TaskSpec};
 
 /// The one kind of stage that cannot ask for a longer wait than its policy has.
@@ -142,16 +142,26 @@ fn commands(task: &Task, rest: &[Record]) -> Vec<Command> {
         Event::TaskResumed { by } => vec![Command::Resume(by.clone())],
         Event::TaskCancelled { by } => vec![Command::Cancel(by.clone())],
         Event::TaskRetried { by, from_checkpoint } => {
-            [*from_checkpoint, true].map(|from_checkpoint| Command::Retry { by: by.clone(), from_checkpoint }).to_vec()
+            let retries =
+                [*from_checkpoint, true].map(|from_checkpoint| Command::Retry { by: by.clone(), from_checkpoint });
+            retries.into_iter().chain(redrive(by, rest.get(1))).collect()
         }
         Event::CheckpointDiscarded { .. } => match rest.get(1).map(Record::event) {
-            Some(Event::TaskRetried { by, .. }) => vec![Command::Retry { by: by.clone(), from_checkpoint: true }],
+            Some(Event::TaskRetried { by, .. }) => {
+                let retry = Command::Retry { by: by.clone(), from_checkpoint: true };
+                [retry].into_iter().chain(redrive(by, rest.get(2))).collect()
+            }
             _ => Vec::new(),
         },
         Event::RollbackStarted { by: Some(by) } => vec![Command::Rollback(by.clone())],
         Event::TaskFailed { cause, .. } if cause.reason == STORE_LOST => vec![Command::StoreLost],
+        // Whoever claimed it too late left no name.
+        Event::TaskFailed { cause, .. } if cause.error_type == ErrorType::Expired => {
+            vec![claim(&"".into(), None, false)]
+        }
         Event::TaskFailed { .. } => vec![Command::TimeOut],
         Event::RollbackFailed { reason } if reason == STORE_LOST => vec![Command::StoreLost],
+        Event::MessageReceived { message } => vec![Command::Receive(message.clone())],
         Event::StageStarted { .. }
         | Event::TaskCompleted { .. }
         | Event::TaskRolledBack {}
@@ -168,6 +178,14 @@ fn commands(task: &Task, rest: &[Record]) -> Vec<Command> {
     commands.push(Command::Wake);
     commands.extend(task.node.as_ref().map(|node| claim(node, None, false)));
     commands
+}
+
+/// A retry with a message right behind it.
+fn redrive(by: &By, next: Option<&Record>) -> Option<Command> {
+    match next.map(Record::event) {
+        Some(Event::MessageReceived { message }) => Some(Command::Redrive { by: by.clone(), message: message.clone() }),
+        _ => None,
+    }
 }
 
 fn claim(node: &Arc<str>, lost_by: Option<&Arc<str>>, automatic: bool) -> Command {

@@ -7,7 +7,10 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
 use crate::id::{PlanId, StageName, TaskId, Tenant};
-use crate::plan::{PlanDefinition, Settings, StageDefinition, StageList, TaskDefinition, WorkflowRef};
+use crate::message::Arrival;
+use crate::plan::{
+    FileRef, PlanDefinition, Settings, StageDefinition, StageList, TaskDefinition, Trigger, WorkflowRef,
+};
 use crate::retry::seed_of;
 use crate::time::{Millis, Timestamp};
 
@@ -34,6 +37,9 @@ pub struct TaskSpec {
     pub workflow: Option<WorkflowRef>,
     /// The workflow that waits for this one.
     pub parent: Option<TaskId>,
+    pub file: Option<FileRef>,
+    /// The message that made it.
+    pub message: Option<Arc<Arrival>>,
     pub created_at: Timestamp,
 }
 
@@ -51,6 +57,8 @@ impl TaskSpec {
             stages: task.stages.unwrap_or_else(|| plan.stages.clone()),
             workflow: plan.workflow.clone(),
             parent: plan.parent.clone(),
+            file: task.file,
+            message: task.message,
             created_at,
         }
     }
@@ -71,6 +79,10 @@ pub struct Task {
     pub(super) interrupted: bool,
     pub(super) node: Option<Arc<str>>,
     pub(super) pause_requested: Option<By>,
+    /// The message that set it off.
+    pub(super) message: Option<Arc<Arrival>>,
+    /// The sequence of its last dead letter.
+    pub(super) dead_letter: Option<u64>,
     pub(super) stages: Vec<StageState>,
     /// Only a workflow has one.
     pub(super) flow: Option<Box<Flow>>,
@@ -180,6 +192,8 @@ impl Task {
             interrupted: false,
             node: None,
             pause_requested: None,
+            message: spec.message.clone(),
+            dead_letter: None,
             stages: vec![StageState::fresh(); if spec.workflow.is_some() { 0 } else { spec.stages.len() }],
             flow: spec.workflow.is_some().then(|| Box::new(Flow::new(spec.input.clone()))),
             done: Vec::new(),
@@ -222,6 +236,30 @@ impl Task {
 
     pub fn pause_requested(&self) -> Option<&By> {
         self.pause_requested.as_ref()
+    }
+
+    /// The message that set it off, when one did.
+    pub fn message(&self) -> Option<&Arc<Arrival>> {
+        self.message.as_ref()
+    }
+
+    /// It may not be claimed before its message is here.
+    pub fn awaits_message(&self) -> bool {
+        self.status == TaskStatus::Pending && self.lacks_message()
+    }
+
+    /// A message for it is welcome, also while it is paused: it would not come a second time.
+    pub fn takes_message(&self) -> bool {
+        matches!(self.status, TaskStatus::Pending | TaskStatus::Paused) && self.lacks_message()
+    }
+
+    fn lacks_message(&self) -> bool {
+        self.spec.settings.trigger == Trigger::Message && self.message.is_none()
+    }
+
+    /// The sequence of the event with which it was given up last.
+    pub fn dead_letter(&self) -> Option<u64> {
+        self.dead_letter
     }
 
     pub fn stages(&self) -> impl ExactSizeIterator<Item = (&StageDefinition, &StageState)> {
@@ -372,6 +410,7 @@ impl Task {
             "tenant": self.spec.tenant,
             "input": *self.spec.input,
             "matrix": self.spec.matrix,
+            "file": self.spec.file.as_ref().map(FileRef::scope),
             "stages": stages,
         })
     }

@@ -24,6 +24,9 @@ pub struct TaskView {
     pub status: TaskStatus,
     pub interrupted: bool,
     pub pause_requested: bool,
+    /// PENDING until its message is here.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaits_message: bool,
     pub current_stage: Option<StageName>,
     pub attempt: Option<u32>,
     pub retry_context: BTreeMap<StageName, RetryView>,
@@ -107,6 +110,7 @@ impl TaskView {
             status: task.status,
             interrupted: task.status.is_active() && (task.interrupted || context.orphaned),
             pause_requested: task.pause_requested.is_some(),
+            awaits_message: task.awaits_message(),
             current_stage: current.map(|index| task.definitions()[index].name.clone()),
             attempt: current
                 .map(|index| task.undo.as_ref().map_or(task.stages[index].attempt, |undo| undo.attempt))

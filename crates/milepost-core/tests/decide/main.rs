@@ -1,6 +1,7 @@
 //! What follows from what: every command in every situation that matters, as events.
 
 mod failing;
+mod messages;
 mod pausing;
 mod rolling_back;
 mod running;

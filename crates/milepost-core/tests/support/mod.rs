@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use milepost_core::failure::{ErrorType, Failure};
 use milepost_core::id::{PlanId, StageName, TaskId};
-use milepost_core::plan::{Action, PlanDefinition, Settings, StageDefinition, TaskDefinition, WorkflowRef};
+use milepost_core::message::Arrival;
+use milepost_core::plan::{Action, PlanDefinition, Settings, StageDefinition, TaskDefinition, Trigger, WorkflowRef};
 use milepost_core::retry::{RetryPolicy, Strategy};
 use milepost_core::task::{
     By, Claim, Command, Decision, Event, Record, Rejection, StageEnded, StageResult, StageStatus, Task, TaskSpec,
@@ -93,6 +94,8 @@ fn spec_of(settings: Settings, stages: Vec<StageDefinition>, workflow: Option<Wo
         input: Value::Null,
         matrix: Map::new(),
         stages: None,
+        file: None,
+        message: None,
     };
     Arc::new(TaskSpec::new(&plan, settings, task, START))
 }
@@ -108,6 +111,16 @@ pub(crate) fn by() -> By {
 
 pub(crate) fn retry(from_checkpoint: bool) -> Command {
     Command::Retry { by: by(), from_checkpoint }
+}
+
+/// A plan whose tasks wait for messages.
+pub(crate) fn by_message() -> Settings {
+    Settings { trigger: Trigger::Message, ..Settings::default() }
+}
+
+pub(crate) fn message(id: &str, deadline: Option<Timestamp>) -> Arc<Arrival> {
+    let (id, remembered_until, text) = (id.into(), START + DAY, "{}".into());
+    Arc::new(Arrival { id, deadline, remembered_until, text, origin: None })
 }
 
 pub(crate) fn retryable() -> Failure {
@@ -151,6 +164,7 @@ pub(crate) fn line(event: &Event) -> String {
         | Event::CheckpointDiscarded { .. }
         | Event::DeadLettered { .. }
         | Event::TaskContinued { .. } => kind.to_owned(),
+        Event::MessageReceived { message } => format!("{kind} {}", message.id),
         Event::SignalReceived { name, .. } => format!("{kind} {name}"),
         Event::ValueRecorded { name, .. } => format!("{kind} {name}"),
     }

@@ -101,7 +101,7 @@ impl Draft {
             Err(failure) => {
                 let cause = Cause::from(&failure);
                 let stage = self.stage_that_failed_so(&cause);
-                self.push(Event::TaskFailed { stage, attempts: failure.attempts, cause });
+                self.fail(stage, failure.attempts, cause);
                 self.undo_if_asked(false);
             }
         }
@@ -118,7 +118,7 @@ impl Draft {
     pub(super) fn diverged(&mut self, stage: Option<StageName>, reason: String) -> Result<(), Rejection> {
         self.must_run("go on with")?;
         let cause = Cause { error_type: ErrorType::Determinism, reason };
-        self.push(Event::TaskFailed { stage, attempts: None, cause });
+        self.fail(stage, None, cause);
         Ok(())
     }
 
