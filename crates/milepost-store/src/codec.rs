@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use milepost_core::id::{PlanId, Tenant};
-use milepost_core::plan::{PlanDefinition, Settings, TaskDefinition};
+use milepost_core::message::Arrival;
+use milepost_core::plan::{FileRef, PlanDefinition, Settings, TaskDefinition};
 use milepost_core::task::{By, PlanStatus, Record, Task, TaskSpec, TaskStatus};
 use milepost_core::time::Timestamp;
 use serde::de::{DeserializeSeed, Deserializer, SeqAccess, Visitor};
@@ -164,7 +165,7 @@ impl SharedPlan {
 }
 
 /// The part of a task's definition that columns do not hold.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, PartialEq, Serialize, Deserialize)]
 struct ConfigBody {
     #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     input: serde_json::Value,
@@ -172,13 +173,23 @@ struct ConfigBody {
     matrix: serde_json::Map<String, serde_json::Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stages: Option<milepost_core::plan::StageList>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    file: Option<FileRef>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    message: Option<Arc<Arrival>>,
 }
 
 pub(crate) fn encode_config(task: &TaskDefinition) -> (Option<String>, u32) {
-    if task.input.is_null() && task.matrix.is_empty() && task.stages.is_none() {
+    let body = ConfigBody {
+        input: task.input.clone(),
+        matrix: task.matrix.clone(),
+        stages: task.stages.clone(),
+        file: task.file.clone(),
+        message: task.message.clone(),
+    };
+    if body == ConfigBody::default() {
         return (None, 0);
     }
-    let body = ConfigBody { input: task.input.clone(), matrix: task.matrix.clone(), stages: task.stages.clone() };
     let text = serde_json::to_string(&body).expect("a task's definition came from JSON or YAML");
     let crc = crc32fast::hash(text.as_bytes());
     (Some(text), crc)
@@ -199,7 +210,7 @@ impl Config {
     pub(crate) fn definition(self, rank: i64) -> Result<TaskDefinition, StoreError> {
         let what = || format!("the definition of task {}", self.key.id);
         let body = match &self.body {
-            None => ConfigBody { input: serde_json::Value::Null, matrix: serde_json::Map::new(), stages: None },
+            None => ConfigBody::default(),
             Some(text) if crc32fast::hash(text.as_bytes()) != self.crc => {
                 return Err(damaged(what(), "its checksum does not fit its content"));
             }
@@ -212,6 +223,8 @@ impl Config {
             input: body.input,
             matrix: body.matrix,
             stages: body.stages,
+            file: body.file,
+            message: body.message,
         })
     }
 

@@ -4,6 +4,8 @@ use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::PlanRejection;
 use milepost_core::task::Rejection;
 
+use crate::books::Book;
+
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +25,9 @@ pub enum StoreError {
     /// The key was used for another request.
     #[error("the key `{key}` was used for another request")]
     KeyReused { key: String },
+    /// An entry with this key is in the book already; nothing was written.
+    #[error("`{key}` is in the book of {} already", .book.as_str())]
+    Kept { book: Book, key: String },
     /// The submission clashes with what is there; nothing of it was stored.
     #[error("{0}")]
     Clash(#[from] Clash),

@@ -1,5 +1,6 @@
 //! What lasts: the one seam to storage, its contract as a conformance suite, and the backends side by side.
 
+mod books;
 mod codec;
 mod doubt;
 mod error;
@@ -9,6 +10,7 @@ mod model;
 mod moved;
 mod nodes;
 mod open;
+mod poison;
 mod row;
 mod snapshot;
 mod store;
@@ -24,6 +26,7 @@ pub mod report;
 pub mod sqlite;
 
 pub use crate::redis::RedisStore;
+pub use books::{Addressee, Book, BookChange, Entry, EntryQuery, Parcel, WrittenAs, book_changes, dead_letter_key};
 pub use error::{BoxError, Clash, StoreError};
 pub use export::{all_plans, read_moved};
 pub use model::{
@@ -36,5 +39,6 @@ pub use moved::{MovedPlan, MovedTask, total_digest};
 pub use mysql::MysqlStore;
 pub use nodes::{Beat, Beaten, LEASE, LOCK_TTL, Letter, Membership, NodeIdentity, NodeRow, Posted};
 pub use open::{BadUrl, StoreUrl, redacted};
+pub use poison::{Poison, PoisonOrigin};
 pub use postgres::PostgresStore;
 pub use store::Store;

@@ -9,6 +9,8 @@ use milepost_core::task::{By, PlanStatus, Record, Task, TaskStatus};
 use milepost_core::time::{Millis, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::books::Entry;
+
 /// A place in the store's own order of commits; a feed resumes from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Position(pub i64);
@@ -29,6 +31,9 @@ pub struct Submission {
     pub resubmit: Resubmit,
     /// Kept with the plan, in the same commit, so that a client may safely ask again.
     pub request: Option<RequestKey>,
+    /// Written to the books in the same commit: what made the plan, and what is to be said of it. Refused as `Kept`
+    /// when one of them is there already, with nothing stored.
+    pub entries: Vec<Entry>,
     pub now: Timestamp,
 }
 
@@ -260,6 +265,8 @@ pub struct TaskRow {
     pub status: TaskStatus,
     pub interrupted: bool,
     pub pause_requested: bool,
+    /// PENDING, and not to be claimed before its message is here.
+    pub awaits_message: bool,
     pub version: u64,
     /// Stages done, of how many.
     pub done: u32,

@@ -22,6 +22,8 @@ pub(crate) struct RowImage {
 
 pub(crate) const FLAG_INTERRUPTED: i64 = 1;
 pub(crate) const FLAG_PAUSE_REQUESTED: i64 = 2;
+/// In no queue, though PENDING.
+pub(crate) const FLAG_AWAITS_MESSAGE: i64 = 4;
 
 impl RowImage {
     pub(crate) fn of(task: &Task) -> Self {
@@ -37,7 +39,8 @@ impl RowImage {
             attempt: current.map_or(0, |(_, state)| state.attempt),
             due_at: task.next_due().map(Timestamp::as_millis),
             flags: if task.interrupted() { FLAG_INTERRUPTED } else { 0 }
-                | if task.pause_requested().is_some() { FLAG_PAUSE_REQUESTED } else { 0 },
+                | if task.pause_requested().is_some() { FLAG_PAUSE_REQUESTED } else { 0 }
+                | if task.awaits_message() { FLAG_AWAITS_MESSAGE } else { 0 },
             reason: cause.filter(|_| task.status() != TaskStatus::Completed).map(|cause| cause.reason.clone()),
             started_at: task.started_at().map(Timestamp::as_millis),
             updated_at: task.updated_at().as_millis(),

@@ -3,7 +3,9 @@
 use async_trait::async_trait;
 use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
+use milepost_core::time::Timestamp;
 
+use crate::books::{Book, BookChange, Entry, EntryQuery};
 use crate::error::StoreError;
 use crate::model::{
     ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note,
@@ -75,6 +77,15 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// What was under way goes on as its `wake` says. One that waits for recovery without its log saying that it was
     /// interrupted had a node that is gone: it shows as interrupted, and its next claim commits that.
     async fn import(&self, plan: MovedPlan) -> Result<(), StoreError>;
+
+    /// Writes to the books and strikes out. What tasks mean for the books (`book_changes`) their own commits and claims
+    /// write, in the same transaction; a commit whose message was heard before is refused as `Kept`.
+    async fn change_books(&self, change: BookChange) -> Result<(), StoreError>;
+
+    async fn entries(&self, query: EntryQuery) -> Result<Page<Entry>, StoreError>;
+
+    /// None also when it is over.
+    async fn entry(&self, book: Book, key: &str, now: Timestamp) -> Result<Option<Entry>, StoreError>;
 
     fn stats(&self) -> StoreStats;
 

@@ -1,8 +1,10 @@
 //! What the store's rows look like to the outside.
 
-use milepost_core::api::{LockView, LogView, NodeView, PlanView, TokenView};
+use milepost_core::api::{DeadLetterView, LockView, LogView, NodeView, PlanView, TokenView};
 use milepost_core::task::{TaskContext, TaskView};
 
+use crate::books::Entry;
+use crate::error::StoreError;
 use crate::model::{LockRow, LogChunk, PlanRow, StoredTask, TokenRow};
 use crate::nodes::NodeRow;
 
@@ -35,6 +37,17 @@ impl From<&LogChunk> for LogView {
     fn from(chunk: &LogChunk) -> Self {
         let text = String::from_utf8_lossy(&chunk.bytes).into_owned();
         Self { stage: chunk.stage.clone(), attempt: chunk.attempt, at: chunk.at, text }
+    }
+}
+
+impl TryFrom<&Entry> for DeadLetterView {
+    type Error = StoreError;
+
+    fn try_from(entry: &Entry) -> Result<Self, StoreError> {
+        serde_json::from_str(&entry.body).map_err(|error| StoreError::Damaged {
+            what: format!("dead letter {}", entry.key),
+            detail: error.to_string(),
+        })
     }
 }
 

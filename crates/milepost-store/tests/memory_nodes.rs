@@ -22,7 +22,14 @@ fn member(name: &str) -> Membership {
 async fn submit(store: &MemoryStore, text: &str) {
     let options = ParseOptions::new("plan.yaml", PlanId::parse("unnamed").unwrap());
     let plan = Arc::new(parse(text.as_bytes(), &options).unwrap_or_else(|errors| panic!("{errors}")));
-    let submission = Submission { plan, start: Start::AtOnce, resubmit: Resubmit::Same, request: None, now: NOW };
+    let submission = Submission {
+        plan,
+        start: Start::AtOnce,
+        resubmit: Resubmit::Same,
+        request: None,
+        entries: Vec::new(),
+        now: NOW,
+    };
     store.submit(submission).await.unwrap();
 }
 

@@ -43,9 +43,10 @@ impl Harness for Mysql {
                     "milepost_nodes",
                     "milepost_logs",
                     "milepost_requests",
+                    "milepost_books",
                 ];
                 let empty: String = empty.iter().map(|table| format!("DELETE FROM {table};")).collect();
-                let first = "UPDATE milepost_counters SET position = 0, plans = 0, tasks = 0";
+                let first = "UPDATE milepost_counters SET position = 0, plans = 0, tasks = 0, entries = 0";
                 database.execute(&format!("BEGIN; {empty} {first}; COMMIT")).await;
             }
             None => {

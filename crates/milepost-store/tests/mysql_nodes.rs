@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use milepost_core::id::{PlanId, StageName, TaskId};
-use milepost_core::plan::{PlanCommand, Recovery};
+use milepost_core::message::Arrival;
+use milepost_core::plan::{PlanCommand, Recovery, Trigger};
 use milepost_core::task::{By, Command, TaskStatus};
 use milepost_core::time::Millis;
 use milepost_store::{
-    Beat, ClaimRequest, Commit, EventQuery, Holder, Letter, LogChunk, LogQuery, Membership, MovedPlan, MovedTask,
-    MysqlStore, PlanChange, RequestKey, Resubmit, Start, Store, StoreError, Submission, Wake,
+    Beat, Book, BookChange, ClaimRequest, Commit, Entry, EntryQuery, EventQuery, Holder, Letter, LogChunk, LogQuery,
+    Membership, MovedPlan, MovedTask, MysqlStore, PlanChange, RequestKey, Resubmit, Start, Store, StoreError,
+    Submission, Wake,
 };
 
 #[allow(dead_code, reason = "each test uses its part of it")]
@@ -324,7 +326,14 @@ async fn what_the_server_refuses_fails_alone() {
         let plan = Arc::new(plan(&format!("p{n}"), &[(&name, None)], |_| {}));
         let key = if n == 7 { "k".repeat(5000) } else { format!("k{n}") };
         let request = Some(RequestKey { key, digest: [0; 32] });
-        let submission = Submission { plan, start: Start::AtOnce, resubmit: Resubmit::Same, request, now: now() };
+        let submission = Submission {
+            plan,
+            start: Start::AtOnce,
+            resubmit: Resubmit::Same,
+            request,
+            entries: Vec::new(),
+            now: now(),
+        };
         let store = a.clone();
         tokio::spawn(async move { store.submit(submission).await })
     });
@@ -376,4 +385,132 @@ async fn a_plan_moves_in_with_its_history_and_goes_on_where_it_was() {
     assert!(matches!(other.import(whole).await, Err(StoreError::Clash(_))));
     let claimed = claim(&other, "b", 10).await.unwrap();
     assert_eq!((ids(&claimed), claimed.next_due), (vec!["left"], Some(now() + Millis::new(500))));
+}
+
+/// The message is here, as whoever heard it commits it.
+async fn receive(store: &MysqlStore, task: &str, message: &str) -> Commit {
+    let message = Arc::new(Arrival {
+        id: message.into(),
+        deadline: None,
+        remembered_until: now() + Millis::from_secs(3600),
+        text: "{}".into(),
+        origin: None,
+    });
+    let waiting = store.task(&TaskId::parse(task).unwrap()).await.unwrap().unwrap();
+    Commit { holder: Holder::Operator, ..decision(&waiting, Command::Receive(message)) }
+}
+
+#[tokio::test]
+async fn a_message_that_one_node_took_in_is_known_to_every_other() {
+    let database = database!();
+    let (a, b) = (node(&database, "a", Millis::from_secs(15)).await, node(&database, "b", Millis::from_secs(15)).await);
+    submit(&a, plan("p", &[("t", None), ("u", None)], |settings| settings.trigger = Trigger::Message)).await;
+    assert!(ids(&claim(&b, "b", 10).await.unwrap()).is_empty(), "nobody has sent a message");
+    a.commit(receive(&a, "t", "m").await).await.unwrap();
+    let again = b.commit(receive(&b, "u", "m").await).await;
+    assert!(matches!(&again, Err(StoreError::Kept { book: Book::Messages, key }) if key == "m"), "{again:?}");
+    let refused = a.task(&TaskId::parse("u").unwrap()).await.unwrap().unwrap();
+    assert!(refused.task.awaits_message());
+    b.commit(receive(&b, "u", "M").await).await.unwrap();
+    assert_eq!(ids(&claim(&b, "b", 10).await.unwrap()), ["t", "u"]);
+}
+
+#[tokio::test]
+async fn a_message_that_was_heard_before_refuses_one_commit_of_a_group() {
+    let database = database!();
+    let a = Arc::new(node(&database, "a", Millis::from_secs(15)).await);
+    let names: Vec<String> = (0..20).map(|n| format!("t{n}")).collect();
+    let tasks: Vec<_> = names.iter().map(|name| (&**name, None)).collect();
+    submit(&a, plan("p", &tasks, |settings| settings.trigger = Trigger::Message)).await;
+    a.commit(receive(&a, "t0", "t7").await).await.unwrap();
+    let mut commits = Vec::new();
+    for name in &names[1..] {
+        commits.push(receive(&a, name, name).await);
+    }
+    let before = a.stats();
+    let commits: Vec<_> = commits
+        .into_iter()
+        .map(|commit| {
+            let store = a.clone();
+            tokio::spawn(async move { store.commit(commit).await })
+        })
+        .collect();
+    for (name, commit) in names[1..].iter().zip(commits) {
+        let committed = commit.await.unwrap();
+        let kept = matches!(&committed, Err(StoreError::Kept { book: Book::Messages, key }) if key == "t7");
+        assert_eq!((committed.is_ok(), kept), (name != "t7", name == "t7"), "{name}: {committed:?}");
+    }
+    assert!(a.stats().batches - before.batches < 19, "they were written in groups");
+    assert_eq!(claim(&a, "a", 100).await.unwrap().tasks.len(), 19);
+}
+
+#[tokio::test]
+async fn what_one_node_has_to_say_another_reads_and_strikes_out() {
+    let database = database!();
+    let (a, b) = (node(&database, "a", Millis::from_secs(15)).await, node(&database, "b", Millis::from_secs(15)).await);
+    submit(&a, plan("p", &[("t", None)], |settings| settings.trigger = Trigger::Message)).await;
+    a.commit(receive(&a, "t", "m").await).await.unwrap();
+    let held = claim(&a, "a", 1).await.unwrap().tasks.remove(0);
+    a.commit(finish(&held)).await.unwrap();
+    let outbox = || EntryQuery { book: Book::Outbox, after: None, limit: 10, now: now() };
+    let said = b.entries(outbox()).await.unwrap().items;
+    let key = said[0].key.clone();
+    assert_eq!(a.entry(Book::Outbox, &key, now()).await.unwrap().as_ref(), said.first());
+    b.change_books(BookChange { keep: Vec::new(), strike: vec![(Book::Outbox, key)] }).await.unwrap();
+    assert!(a.entries(outbox()).await.unwrap().items.is_empty());
+}
+
+#[tokio::test]
+async fn a_commit_takes_no_more_round_trips_for_having_something_to_say() {
+    let database = database!();
+    let a = node(&database, "a", Millis::from_secs(15)).await;
+    submit(&a, plan("silent", &[("s", None), ("open", None)], |_| {})).await;
+    let told = [("t", None), ("waits", None)];
+    submit(&a, plan("told", &told, |settings| settings.trigger = Trigger::Message)).await;
+    a.commit(receive(&a, "t", "m").await).await.unwrap();
+    let claimed = claim(&a, "a", 10).await.unwrap();
+    let mut trips = Vec::new();
+    for held in claimed.tasks.iter().filter(|held| held.key.id.as_str() != "open") {
+        let before = a.stats().round_trips;
+        a.commit(finish(held)).await.unwrap();
+        trips.push(a.stats().round_trips - before);
+    }
+    assert_eq!(trips, [2, 2]);
+}
+
+#[tokio::test]
+async fn a_message_that_one_node_took_in_calls_no_other() {
+    let database = database!();
+    let (a, b) = (node(&database, "a", Millis::from_secs(15)).await, node(&database, "b", Millis::from_secs(15)).await);
+    submit(&a, plan("p", &[("t", None), ("u", None)], |settings| settings.trigger = Trigger::Message)).await;
+    while tokio::time::timeout(Duration::from_millis(1500), b.called()).await.is_ok() {}
+    a.commit(receive(&a, "t", "one").await).await.unwrap();
+    let called = tokio::time::timeout(Duration::from_millis(2500), b.called()).await;
+    assert!(called.is_err(), "it was called for a message that another has taken in");
+    // A visitor runs nothing, so what it takes in is for everybody.
+    let visitor = MysqlStore::open(&database.url(), Membership::visitor()).await.unwrap();
+    visitor.commit(receive(&visitor, "u", "two").await).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(5), b.called()).await.expect("there is something to claim");
+    assert_eq!(ids(&claim(&b, "b", 10).await.unwrap()), ["t", "u"]);
+}
+
+#[tokio::test]
+async fn what_is_over_goes_with_a_later_write_to_its_book() {
+    let database = database!();
+    let a = node(&database, "a", Millis::from_secs(15)).await;
+    let keep = |key: &str, at, until: Option<u64>| {
+        let (key, until) = (key.to_owned(), until.map(|until| now() + Millis::new(until)));
+        let entry = Entry { book: Book::Messages, key, at: now() + Millis::new(at), until, body: "{}".to_owned() };
+        a.change_books(BookChange { keep: vec![entry], strike: Vec::new() })
+    };
+    for n in 0..300 {
+        keep(&format!("m{n}"), 0, Some(10)).await.unwrap();
+    }
+    keep("stays", 0, None).await.unwrap();
+    keep("m7", 10, Some(20)).await.unwrap();
+    let left: Vec<u64> = database.ask("SELECT COUNT(*) FROM milepost_books").await;
+    assert!((2..=300).contains(&left[0]), "{left:?}: some go at once, and not all");
+    keep("new", 19, None).await.unwrap();
+    let left: Vec<Vec<u8>> = database.ask("SELECT name FROM milepost_books ORDER BY no").await;
+    assert_eq!(left, [b"stays".to_vec(), b"m7".to_vec(), b"new".to_vec()]);
 }

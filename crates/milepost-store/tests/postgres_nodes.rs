@@ -93,6 +93,10 @@ macro_rules! node_tests {
     };
 }
 
+// After the macro, which it uses.
+#[path = "postgres_nodes/messages.rs"]
+mod messages;
+
 node_tests! {
     async fn nodes_that_claim_at_once_never_share_a_task_a_tenant_or_a_slot(schema: &Schema) {
         let nodes = [node(schema, "a").await, node(schema, "b").await, node(schema, "c").await];

@@ -56,8 +56,14 @@ async fn one_plan_through_its_life_as_redis_cli_shows_it() {
     let place = Place::new();
     let store = place.node("node-1").await;
     let two = plan("plan-123", &[("task-456", Some("tenant-001")), ("task-457", None)]);
-    let submission =
-        Submission { plan: Arc::new(two), start: Start::Later, resubmit: Resubmit::Same, request: None, now: now() };
+    let submission = Submission {
+        plan: Arc::new(two),
+        start: Start::Later,
+        resubmit: Resubmit::Same,
+        request: None,
+        entries: Vec::new(),
+        now: now(),
+    };
     store.submit(submission).await.unwrap();
 
     // Created.

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use milepost_core::api::Scope;
 use milepost_core::id::{PlanId, StageName, TaskId};
-use milepost_core::plan::{Action, Plan, PlanCommand, PlanDefinition, Settings, StageDefinition, TaskDefinition};
+use milepost_core::plan::{
+    Action, Plan, PlanCommand, PlanDefinition, Settings, StageDefinition, TaskDefinition, Trigger,
+};
 use milepost_core::task::{By, Command, PlanStatus, StageEnded, StageResult, decide};
 use milepost_core::time::Timestamp;
 use milepost_store::sqlite::SqliteStore;
 use milepost_store::{
-    Change, ChangeQuery, Changed, ClaimRequest, Commit, Holder, LeaseChange, PlanChange, PlanQuery, Position,
-    RequestKey, Resubmit, Start, Store, StoreError, StoredTask, Submission, TokenRow,
+    Book, BookChange, Change, ChangeQuery, Changed, ClaimRequest, Commit, Entry, EntryQuery, Holder, LeaseChange,
+    PlanChange, PlanQuery, Position, RequestKey, Resubmit, Start, Store, StoreError, StoredTask, Submission, TokenRow,
 };
 use rusqlite::Connection;
 use serde_json::{Map, Value, json};
@@ -60,6 +62,8 @@ fn plan(id: &str, tasks: usize) -> Plan {
         input: Value::Null,
         matrix: Map::new(),
         stages: None,
+        file: None,
+        message: None,
     };
     let definition = PlanDefinition {
         id: plan_id(id),
@@ -74,7 +78,10 @@ fn plan(id: &str, tasks: usize) -> Plan {
 async fn submit(store: &SqliteStore, plan: Plan, key: Option<&str>) {
     let request = key.map(|key| RequestKey { key: key.to_owned(), digest: [7; 32] });
     let (start, resubmit) = (Start::AtOnce, Resubmit::Same);
-    store.submit(Submission { plan: Arc::new(plan), start, resubmit, request, now: NOW }).await.unwrap();
+    store
+        .submit(Submission { plan: Arc::new(plan), start, resubmit, request, entries: Vec::new(), now: NOW })
+        .await
+        .unwrap();
 }
 
 async fn claim(store: &SqliteStore) -> Vec<StoredTask> {
@@ -116,12 +123,13 @@ fn token() -> TokenRow {
     }
 }
 
-/// As the first format was: no word of plans in the log, no requests, no tokens, no snapshots.
+/// As the first format was: no word of plans in the log, no requests, no tokens, no snapshots, no books.
 fn back_to_the_first_format(path: &Path) {
     Connection::open(path)
         .unwrap()
         .execute_batch(
             "DELETE FROM events WHERE task < 0; DROP TABLE requests; DROP TABLE tokens; DROP TABLE snapshots; \
+             DROP TABLE entries; \
              PRAGMA user_version = 1;",
         )
         .unwrap();
@@ -153,6 +161,33 @@ async fn a_file_of_the_first_format_is_read_as_it_is_and_brought_forward_by_its_
     assert_eq!(reader.tokens().await.unwrap(), [token()]);
     drop(store);
     assert_eq!(file.open().tokens().await.unwrap(), [token()]);
+}
+
+#[tokio::test]
+async fn in_a_file_from_before_there_were_messages_tasks_await_theirs() {
+    let file = File::new();
+    let store = file.open();
+    let mut by_message = plan("p", 2);
+    by_message.definition.settings.trigger = Trigger::Message;
+    submit(&store, by_message, None).await;
+    store.close();
+    let older = "UPDATE task_runtimes SET queue = 0, flags = 0; DROP TABLE entries; PRAGMA user_version = 3";
+    Connection::open(&file.path).unwrap().execute_batch(older).unwrap();
+
+    let reader = file.open_to_read();
+    let all = |book| EntryQuery { book, after: None, limit: 10, now: NOW };
+    assert_eq!(reader.entries(all(Book::Outbox)).await.unwrap().items, []);
+    assert_eq!(reader.entry(Book::Outbox, "k", NOW).await.unwrap(), None);
+
+    let store = file.open();
+    assert!(claim(&store).await.is_empty());
+    submit(&store, plan("q", 1), None).await;
+    assert_eq!(claim(&store).await.len(), 1);
+    let body = "{}".to_owned();
+    let entry = Entry { book: Book::Outbox, key: "k".to_owned(), at: NOW, until: None, body };
+    store.change_books(BookChange { keep: vec![entry.clone()], strike: Vec::new() }).await.unwrap();
+    // The reader from before sees it too.
+    assert_eq!(reader.entries(all(Book::Outbox)).await.unwrap().items, [entry]);
 }
 
 #[tokio::test]
@@ -245,6 +280,7 @@ async fn the_counts_of_a_large_plan_are_those_of_its_rows() {
         start: Start::AtOnce,
         resubmit: Resubmit::Update,
         request: None,
+        entries: Vec::new(),
         now: NOW,
     };
     store.submit(grown).await.unwrap();

@@ -53,10 +53,12 @@ impl Scene {
             input: Value::Null,
             matrix: Map::new(),
             stages: None,
+            file: None,
+            message: None,
         };
         let plan = Arc::new(Plan { definition, tasks: vec![task] });
         let (start, resubmit) = (Start::AtOnce, Resubmit::Same);
-        store.submit(Submission { plan, start, resubmit, request: None, now: NOW }).await.unwrap();
+        store.submit(Submission { plan, start, resubmit, request: None, entries: Vec::new(), now: NOW }).await.unwrap();
         let StoredTask { key, task, epoch, .. } = claim(&store).await;
         let expected = task.version();
         let task = Some(Arc::new(task));
@@ -228,7 +230,7 @@ async fn a_long_log_of_an_older_format_is_read_as_it_is() {
     (0..400).for_each(|_| scene.does_a_stage());
     scene.commits().await.unwrap();
     scene.store.close();
-    scene.file().execute_batch("DROP TABLE snapshots; PRAGMA user_version = 2").unwrap();
+    scene.file().execute_batch("DROP TABLE snapshots; DROP TABLE entries; PRAGMA user_version = 2").unwrap();
     let reader = SqliteStore::open_to_read(&scene.path).unwrap();
     assert_eq!(reader.task(&scene.key.id).await.unwrap().unwrap().task, *scene.task());
     let after = scene.crashes_and_resumes().await;

@@ -2,7 +2,8 @@
 
 use super::Harness;
 use super::{
-    changes, claim, commit, long_logs, moved, plan_life, random, read, recovery, requests, submit, tenants, tokens,
+    books, changes, claim, commit, long_logs, messages, moved, outcomes, plan_life, random, read, recovery, requests,
+    submit, tenants, tokens,
 };
 
 /// Hands the list to another macro, behind whatever that one needs besides.
@@ -188,6 +189,48 @@ macro_rules! __conformance_cases {
                 a_damaged_snapshot_is_passed_over,
                 a_workflow_that_begins_anew_for_ever_reads_back_as_it_was,
                 an_update_folds_a_long_log_over_its_new_stages,
+            }
+            messages {
+                a_task_that_awaits_its_message_is_claimed_by_nobody,
+                a_task_is_claimed_once_when_its_message_is_here,
+                a_restart_neither_loses_a_message_nor_the_wait_for_one,
+                a_task_that_awaits_its_message_holds_up_nobody,
+                a_task_paused_before_its_message_awaits_it_after_its_resume,
+                a_task_cancelled_before_its_message_ends_its_plan,
+                tasks_still_await_their_messages_after_the_plan_is_sent_again_or_changed,
+                an_update_may_change_what_sets_tasks_off,
+                an_imported_task_still_awaits_its_message,
+                a_message_heard_before_is_refused_and_changes_nothing,
+                a_message_that_is_refused_refuses_no_other_that_comes_with_it,
+                one_message_that_comes_many_times_at_once_is_heard_once,
+                a_message_is_forgotten_when_its_time_is_over,
+                a_task_that_its_message_made_is_stored_with_it_and_claimed_at_once,
+            }
+            outcomes {
+                a_completed_task_leaves_what_is_to_be_said_of_it,
+                a_task_without_stages_leaves_it_in_its_claim,
+                a_failed_task_leaves_word_of_it_and_its_dead_letter_in_order,
+                a_message_that_comes_too_late_fails_its_task_and_is_given_up,
+                a_task_that_was_not_started_in_time_is_given_up_in_its_claim,
+                a_task_that_is_given_up_in_its_claim_pauses_a_plan_that_stops_at_failures,
+                a_task_in_a_crash_loop_is_given_up_in_its_claim,
+                a_task_that_no_message_set_off_leaves_nothing,
+                a_retry_strikes_out_the_dead_letter,
+                a_refused_commit_changes_nothing_in_the_books,
+                a_task_added_again_under_its_name_can_be_given_up_again,
+            }
+            books {
+                an_entry_reads_back_as_it_was_written,
+                a_change_of_the_books_is_made_whole_or_not_at_all,
+                what_is_not_there_can_be_struck_out,
+                one_change_can_put_an_entry_in_the_place_of_another,
+                entries_come_in_order_and_in_pages_also_after_a_restart,
+                an_entry_is_gone_when_its_time_is_over,
+                what_is_over_leaves_the_lists_and_takes_nothing_else_along,
+                of_many_who_want_one_key_at_once_one_gets_it,
+                a_plan_is_stored_with_its_entries_or_not_at_all,
+                what_was_heard_before_is_said_before_any_clash,
+                a_request_sent_again_writes_its_entries_once,
             }
             random {
                 any_history_keeps_the_invariants_and_matches_the_memory_store,

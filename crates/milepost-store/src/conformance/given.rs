@@ -5,8 +5,8 @@ use std::sync::Arc;
 use milepost_core::failure::{ErrorType, Failure};
 use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
 use milepost_core::plan::{
-    Action, OnFailure, OnTenantConflict, Plan, PlanCommand, PlanDefinition, Recovery, Settings, StageDefinition,
-    TaskDefinition, WorkflowRef,
+    Action, OnFailure, OnTaskFailure, OnTenantConflict, Plan, PlanCommand, PlanDefinition, Recovery, Settings,
+    StageDefinition, TaskDefinition, Trigger, WorkflowRef,
 };
 use milepost_core::retry::{RetryPolicy, Strategy};
 use milepost_core::task::{By, Command, PlanStatus, StageEnded, StageResult, StageStatus, Task, TaskStatus, decide};
@@ -99,6 +99,8 @@ impl PlanBuilder {
             input: Value::Null,
             matrix: Map::new(),
             stages: None,
+            file: None,
+            message: None,
         };
         change(&mut task);
         self.0.tasks.push(task);
@@ -118,8 +120,17 @@ impl PlanBuilder {
         self.settings(|settings| settings.recovery = Recovery::Manual)
     }
 
+    /// Its tasks wait for their messages.
+    pub(super) fn by_message(self) -> Self {
+        self.settings(|settings| settings.trigger = Trigger::Message)
+    }
+
     pub(super) fn refuses_busy_tenants(self) -> Self {
         self.settings(|settings| settings.on_tenant_conflict = OnTenantConflict::Refuse)
+    }
+
+    pub(super) fn pauses_on_failure(self) -> Self {
+        self.settings(|settings| settings.on_task_failure = OnTaskFailure::Pause)
     }
 
     pub(super) fn rolls_back(self) -> Self {
@@ -218,7 +229,16 @@ impl<'a> Scene<'a> {
         resubmit: Resubmit,
     ) -> Result<Submitted, StoreError> {
         self.later(Millis::new(1));
-        self.store.submit(Submission { plan: Arc::new(plan.0), start, resubmit, request: None, now: self.now }).await
+        self.store
+            .submit(Submission {
+                plan: Arc::new(plan.0),
+                start,
+                resubmit,
+                request: None,
+                entries: Vec::new(),
+                now: self.now,
+            })
+            .await
     }
 
     pub(super) async fn claim(&mut self) -> Claimed {

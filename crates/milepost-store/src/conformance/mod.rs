@@ -2,6 +2,7 @@
 //!
 //! A case is named after the rule it proves. The list in `cases` is the only one, so no backend can leave a case out.
 
+mod books;
 mod cases;
 mod changes;
 mod claim;
@@ -9,7 +10,9 @@ mod commit;
 mod given;
 mod harness;
 mod long_logs;
+mod messages;
 mod moved;
+mod outcomes;
 mod plan_life;
 mod random;
 mod read;

@@ -21,7 +21,7 @@ use super::given::{
 
 /// Where plans come from: the plainest store there is.
 #[derive(Default)]
-struct Memory(Mutex<Option<Arc<MemoryStore>>>);
+pub(super) struct Memory(Mutex<Option<Arc<MemoryStore>>>);
 
 impl Memory {
     fn keep(&self, store: MemoryStore) -> Arc<dyn Store> {
@@ -49,7 +49,7 @@ async fn whole(store: &dyn Store, plan: &str) -> MovedPlan {
 }
 
 /// The target's scene goes on at the source's time.
-async fn import(from: &Scene<'_>, to: &mut Scene<'_>) {
+pub(super) async fn import(from: &Scene<'_>, to: &mut Scene<'_>) {
     to.now = from.now;
     for row in all_plans(&*from.store).await.unwrap() {
         to.store.import(whole(&*from.store, row.id.as_str()).await).await.expect("the target is empty");

@@ -2,6 +2,8 @@
 //!
 //! A failing history names its seed; the same seed tells the same story again.
 
+mod books;
+
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -25,7 +27,7 @@ use crate::store::Store;
 use super::Harness;
 use super::given::{PlanBuilder, ann, ended, everything_after, plan, plan_id, running_stage, stage, task_id};
 
-const STEPS: usize = 60;
+const STEPS: usize = 70;
 const PLANS: u64 = 4;
 
 pub(super) async fn any_history_keeps_the_invariants_and_matches_the_memory_store(harness: &dyn Harness) {
@@ -38,6 +40,7 @@ pub(super) async fn any_history_keeps_the_invariants_and_matches_the_memory_stor
             story.check().await;
         }
         story.check_whole_log().await;
+        story.check_books().await;
     }
 }
 
@@ -125,7 +128,7 @@ impl<'a> Story<'a> {
     }
 
     async fn step(&mut self) {
-        match self.die.below(22) {
+        match self.die.below(26) {
             0..=1 => self.submit().await,
             2 => self.submit_again().await,
             3..=6 => self.claim().await,
@@ -137,7 +140,9 @@ impl<'a> Story<'a> {
             19 => self.now = self.now + Millis::new(self.die.below(1500)),
             20 => self.request_again().await,
             21 => self.expecting_verb().await,
-            _ => unreachable!("the die has twenty-two sides"),
+            22..=24 => self.message().await,
+            25 => self.change_books().await,
+            _ => unreachable!("the die has twenty-six sides"),
         }
         self.now = self.now + Millis::new(self.die.below(3));
     }
@@ -163,6 +168,12 @@ impl<'a> Story<'a> {
         }
         if self.die.one_in(3) {
             builder = builder.rolls_back();
+        }
+        if self.die.one_in(3) {
+            builder = builder.by_message();
+        }
+        if self.die.one_in(4) {
+            builder = builder.pauses_on_failure();
         }
         builder = match self.die.below(5) {
             0 => builder.stages(vec![stage("left", &[]), stage("right", &[]), stage("both", &[0, 1])]),
@@ -214,7 +225,8 @@ impl<'a> Story<'a> {
             let number = self.requests.len() as u8;
             RequestKey { key: format!("request-{number}"), digest: [number; 32] }
         });
-        let submission = Submission { plan: Arc::new(builder.0), start, resubmit, request, now: self.now };
+        let entries = self.entries_of_a_submission();
+        let submission = Submission { plan: Arc::new(builder.0), start, resubmit, request, entries, now: self.now };
         if submission.request.is_some() {
             self.requests.push(submission.clone());
         }
@@ -584,9 +596,11 @@ fn kind(error: StoreError) -> String {
         StoreError::Fenced { task, .. } => format!("{task} is fenced"),
         StoreError::Clash(clash) => format!("{clash:?}"),
         StoreError::PlanConflict { plan, .. } => format!("{plan} is at another version"),
-        StoreError::NotFound { .. } | StoreError::KeyReused { .. } | StoreError::Plan(_) | StoreError::Task(_) => {
-            error.to_string()
-        }
+        StoreError::NotFound { .. }
+        | StoreError::KeyReused { .. }
+        | StoreError::Kept { .. }
+        | StoreError::Plan(_)
+        | StoreError::Task(_) => error.to_string(),
         StoreError::Damaged { .. }
         | StoreError::Format { .. }
         | StoreError::Owned { .. }

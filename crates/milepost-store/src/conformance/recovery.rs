@@ -210,6 +210,7 @@ pub(super) async fn a_lost_owner_can_claim_nothing(harness: &dyn Harness) {
         start: Start::AtOnce,
         resubmit: crate::model::Resubmit::Same,
         request: None,
+        entries: Vec::new(),
         now: scene.now,
     };
     assert!(old.submit(submission).await.is_err());

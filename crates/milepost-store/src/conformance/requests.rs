@@ -21,7 +21,14 @@ async fn request(
     resubmit: Resubmit,
 ) -> Result<Submitted, StoreError> {
     let request = Some(RequestKey { key: key.to_owned(), digest: [asked; 32] });
-    let submission = Submission { plan: Arc::new(plan.0), start: Start::Later, resubmit, request, now: scene.now };
+    let submission = Submission {
+        plan: Arc::new(plan.0),
+        start: Start::Later,
+        resubmit,
+        request,
+        entries: Vec::new(),
+        now: scene.now,
+    };
     scene.store.submit(submission).await
 }
 
@@ -117,6 +124,7 @@ pub(super) async fn one_request_sent_many_times_at_once_is_taken_once(harness: &
             start: Start::AtOnce,
             resubmit: Resubmit::Same,
             request,
+            entries: Vec::new(),
             now: scene.now,
         };
         let store = scene.store.clone();

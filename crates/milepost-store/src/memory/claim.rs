@@ -1,9 +1,11 @@
 //! Taking tasks on: lease, tenant lock and slot together, or nothing.
 
-use milepost_core::task::{Claim, Command, decide};
-use milepost_core::time::Millis;
+use milepost_core::plan::{OnTaskFailure, PlanCommand, next_plan_status};
+use milepost_core::task::{Claim, Command, Event, PlanStatus, decide};
+use milepost_core::time::{Millis, Timestamp};
 use tokio::time::Instant;
 
+use crate::books::book_changes;
 use crate::error::StoreError;
 use crate::model::{ClaimRequest, Claimed, Wake};
 
@@ -84,7 +86,10 @@ impl Data {
         let lost_by = if node_is_gone { task.node().cloned() } else { None };
         let claim = Claim { node: request.node.clone(), lost_by, automatic: request.only.is_none() };
         let decision = decide(task, Command::Claim(claim), request.now)?;
+        let for_books = book_changes(&decision.task, &decision.events);
+        self.books.check(&for_books)?;
 
+        self.books.write(for_books);
         self.last_lease += 1;
         self.lock(no, claimant, request);
         self.give_slot(no);
@@ -92,15 +97,28 @@ impl Data {
         let hold = Hold::By { owner: claimant.session, lease: self.last_lease };
         self.store(no, decision.task, &decision.events, hold);
 
+        let failed = decision.events.iter().any(|record| matches!(record.event(), Event::TaskFailed { .. }));
+        let asked = if failed { self.pause_if_asked(plan, request.now) } else { None };
         let mut stored = self.stored_task(no);
         stored.claim_events = decision.events;
         let taken = if stored.task.status().is_active() { &mut claimed.tasks } else { &mut claimed.ended };
         taken.push(stored);
-        if self.settle(plan, request.now).is_some() {
+        if self.settle(plan, request.now).or(asked).is_some() {
             self.log_plan(plan, None, request.now);
             claimed.settled.push(self.plan_entry(plan).plan.definition.id.clone());
         }
         Ok(())
+    }
+
+    /// A task of the plan has failed; a plan that cannot be paused any more stays as it is.
+    fn pause_if_asked(&mut self, plan: i64, now: Timestamp) -> Option<PlanStatus> {
+        let entry = self.plan_entry(plan);
+        if entry.plan.definition.settings.on_task_failure != OnTaskFailure::Pause {
+            return None;
+        }
+        let id = entry.plan.definition.id.as_str();
+        let paused = next_plan_status(id, entry.status, &entry.counts(), PlanCommand::Pause).ok()?;
+        self.set_status(plan, paused, None, now)
     }
 
     fn lock(&mut self, no: i64, claimant: Claimant, request: &ClaimRequest) {

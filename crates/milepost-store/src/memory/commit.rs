@@ -5,6 +5,7 @@ use std::sync::Arc;
 use milepost_core::plan::next_plan_status;
 use milepost_core::task::{Event, TaskStatus};
 
+use crate::books::book_changes;
 use crate::error::StoreError;
 use crate::model::{Commit, Committed, Holder, LeaseChange, Note, PlanChange, PlanRow, Wake};
 
@@ -32,7 +33,10 @@ impl Data {
             }
             None => None,
         };
+        let for_books = book_changes(&commit.task, &commit.events);
+        self.books.check(&for_books)?;
 
+        self.books.write(for_books);
         let at = commit.task.updated_at();
         let hold = self.hold_after(no, &commit);
         self.store(no, Arc::unwrap_or_clone(commit.task), &commit.events, hold);

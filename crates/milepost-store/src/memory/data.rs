@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::error::StoreError;
 use crate::model::{LogChunk, PlanRow, StoreStats, TaskRef, TokenRow, Wake};
 
+use super::books::Books;
 use super::changes::Logged;
 use super::letters::Kept;
 use super::line::{Line, Place, PlanLine};
@@ -35,6 +36,7 @@ pub(super) struct Data {
     pub(super) locks: BTreeMap<Tenant, Lock>,
     pub(super) line: Line,
     pub(super) requests: Requests,
+    pub(super) books: Books,
     pub(super) tokens: BTreeMap<String, TokenRow>,
     stats: StoreStats,
 }

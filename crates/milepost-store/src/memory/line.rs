@@ -194,6 +194,7 @@ impl Data {
         let automatic = plan.plan.definition.settings.recovery == Recovery::Auto;
         let status = entry.task.status();
         match status {
+            TaskStatus::Pending if entry.task.awaits_message() => Place::Nowhere,
             TaskStatus::Pending => {
                 Place::Pending(Turn { priority: Reverse(entry.task.spec().priority), at: entry.at, no })
             }

@@ -1,5 +1,6 @@
 //! A store in memory: the plainest reading of the contract, which tests run on and other backends are compared with.
 
+mod books;
 mod changes;
 mod claim;
 mod commit;

@@ -114,6 +114,7 @@ impl Data {
             interrupted: task.status().is_active()
                 && (task.interrupted() || matches!(self.held(no), Held::Orphaned { .. })),
             pause_requested: task.pause_requested().is_some(),
+            awaits_message: task.awaits_message(),
             version: task.version(),
             done: task.done().len() as u32,
             stages: task.stages().len() as u32,
@@ -141,7 +142,7 @@ impl Data {
 }
 
 /// Looks one item further than asked for, so that the last page says that it is the last.
-fn page<T>(mut rows: impl Iterator<Item = (i64, T)>, limit: usize) -> Page<T> {
+pub(super) fn page<T>(mut rows: impl Iterator<Item = (i64, T)>, limit: usize) -> Page<T> {
     let (cursors, items): (Vec<i64>, Vec<T>) = rows.by_ref().take(limit).unzip();
     let next = if rows.next().is_some() { cursors.last().copied() } else { None };
     Page { items, next }

@@ -8,6 +8,7 @@ use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
 use tokio::sync::Notify;
 
+use crate::books::{Book, BookChange, Entry, EntryQuery};
 use crate::error::StoreError;
 use crate::model::{
     ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, Holder, LeaseChange, LockRow, LogChunk,
@@ -17,6 +18,7 @@ use crate::model::{
 use crate::moved::MovedPlan;
 use crate::nodes::{Beat, Beaten, Letter, Membership, NodeRow, Posted};
 use crate::store::Store;
+use milepost_core::time::Timestamp;
 
 use super::claim::Claimant;
 use super::data::Data;
@@ -209,6 +211,22 @@ impl Store for MemoryStore {
 
     async fn locks(&self) -> Result<Vec<LockRow>, StoreError> {
         Ok(self.read().locks())
+    }
+
+    async fn change_books(&self, change: BookChange) -> Result<(), StoreError> {
+        self.write("write to the books")?.counted(|data| {
+            data.books.check(&change)?;
+            data.books.write(change);
+            Ok(())
+        })
+    }
+
+    async fn entries(&self, query: EntryQuery) -> Result<Page<Entry>, StoreError> {
+        Ok(self.read().books.entries(&query))
+    }
+
+    async fn entry(&self, book: Book, key: &str, now: Timestamp) -> Result<Option<Entry>, StoreError> {
+        Ok(self.read().books.entry(book, key, now))
     }
 
     fn stats(&self) -> StoreStats {

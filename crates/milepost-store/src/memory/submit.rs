@@ -8,6 +8,7 @@ use milepost_core::plan::{OnTenantConflict, Plan, Settings, TaskDefinition, firs
 use milepost_core::task::{Event, PlanStatus, Record, Task, TaskSpec, TaskStatus};
 use milepost_core::time::Timestamp;
 
+use crate::books::BookChange;
 use crate::error::{Clash, StoreError};
 use crate::model::{Difference, Resubmit, Start, Submission, Submitted, TaskRef, Wake};
 
@@ -16,14 +17,17 @@ use super::data::{Data, Held, Hold, PlanEntry, TaskEntry};
 use super::line::{Place, PlanLine};
 
 impl Data {
-    pub(super) fn submit(&mut self, submission: Submission) -> Result<Submitted, StoreError> {
+    pub(super) fn submit(&mut self, mut submission: Submission) -> Result<Submitted, StoreError> {
         let (request, now) = (submission.request.clone(), submission.now);
         if let Some(request) = &request
             && let Some(answer) = self.requests.replay(request, now)?
         {
             return Ok(answer);
         }
+        let for_books = BookChange { keep: std::mem::take(&mut submission.entries), strike: Vec::new() };
+        self.books.check(&for_books)?;
         let submitted = self.take_in(submission)?;
+        self.books.write(for_books);
         if let Some(request) = request {
             self.requests.keep(request, &submitted, now);
         }

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use milepost_core::time::Timestamp;
 use mysql_async::{Conn, Row};
 
+use super::books::Books;
 use super::codec::{Columns, Sql};
 use super::connect::{ALONE, run};
 use super::desk::Desk;
@@ -27,11 +28,14 @@ pub(super) struct Turn {
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     pub(super) tasks: BTreeSet<i64>,
+    /// What is there already of what is to go into the books.
+    pub(super) books: Option<String>,
     /// Questions of later steps, each answered by its own rows in this order.
     pub(super) questions: Vec<String>,
 }
 
-const COUNTERS: &str = "SELECT position, sessions, fence, offered, plans, tasks FROM milepost_counters WHERE id = 1";
+const COUNTERS: &str =
+    "SELECT position, sessions, fence, offered, plans, tasks, entries FROM milepost_counters WHERE id = 1";
 
 impl Turn {
     /// The lock is taken by the second statement; whatever is read after it is the newest there is. A client that is
@@ -46,6 +50,8 @@ impl Turn {
         if !wanted.tasks.is_empty() {
             statements.extend(questions_about(&numbers(wanted.tasks.iter().copied())));
         }
+        let asks_for_books = wanted.books.is_some();
+        statements.extend(wanted.books);
         statements.extend(wanted.questions);
         shared.server.asked.fetch_add(1, Ordering::Relaxed);
         let mut answers = run(&mut connection, &statements.join("; ")).await?.into_iter();
@@ -62,6 +68,7 @@ impl Turn {
             plans: HashMap::new(),
             tasks: HashMap::new(),
             writes: Writes::default(),
+            books: Books::default(),
             freed: BTreeSet::new(),
             lock_ttl: shared.membership.lock_ttl,
         };
@@ -69,6 +76,9 @@ impl Turn {
         if !wanted.tasks.is_empty() {
             turn.take_tasks(answers.next().unwrap_or_default())?;
             turn.take_plans(answers.next().unwrap_or_default())?;
+        }
+        if asks_for_books {
+            turn.desk.books.know(answers.next().unwrap_or_default())?;
         }
         turn.end_expired().await?;
         Ok((turn, answers.collect()))
@@ -165,6 +175,7 @@ fn read_counters(rows: Vec<Row>) -> Sql<Counters> {
         offered: columns.next()?,
         plans: columns.next()?,
         tasks: columns.next()?,
+        entries: columns.next()?,
     })
 }
 

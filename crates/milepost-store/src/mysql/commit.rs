@@ -6,6 +6,7 @@ use milepost_core::plan::PlanCommand;
 use milepost_core::task::{Event, Record, Task, TaskStatus};
 use milepost_core::time::Timestamp;
 
+use crate::books::{BookChange, book_changes};
 use crate::codec::{Body, encode_events};
 use crate::error::StoreError;
 use crate::model::{Commit, Committed, Holder, LeaseChange, LogChunk, Note, Position, TaskRef, Wake};
@@ -31,6 +32,7 @@ pub(super) struct EncodedCommit {
     lease: LeaseChange,
     plan: Option<PlanCommand>,
     output: Vec<LogChunk>,
+    pub(super) books: BookChange,
 }
 
 impl From<Commit> for EncodedCommit {
@@ -39,6 +41,7 @@ impl From<Commit> for EncodedCommit {
         let snapshot = Snapshot::due(&commit.task, commit.expected, &commit.events);
         Self {
             key: commit.key,
+            books: book_changes(&commit.task, &commit.events),
             holder: commit.holder,
             expected: commit.expected,
             body: body.map(|body| (body.text, body.crc)),
@@ -60,6 +63,7 @@ impl Turn {
         let before = self.held_for(commit)?;
         let plan = self.desk.plan(before.plan);
         let asked = commit.plan.map(|command| plan.after(command)).transpose()?;
+        self.desk.change_books(&commit.books)?;
         let image = RowImage::of(&commit.task);
         let (status, at) = (image.status, Timestamp::from_millis(image.updated_at));
         if let Some((text, crc)) = &commit.body {

@@ -11,6 +11,7 @@ use milepost_core::time::{Millis, Timestamp};
 use crate::codec::{Body, encode_plan_change};
 use crate::row::RowImage;
 
+use super::books::Books;
 use super::codec::session_of;
 use super::states::{Counters, PlanState, Queue, SessionState, Standing, TaskState};
 use super::writes::{EventRow, NewRow, Writes};
@@ -26,6 +27,7 @@ pub(super) struct Desk {
     pub(super) plans: HashMap<i64, PlanState>,
     pub(super) tasks: HashMap<i64, TaskState>,
     pub(super) writes: Writes,
+    pub(super) books: Books,
     /// Tenants that somebody has let go of, whose next in line are to be woken.
     pub(super) freed: BTreeSet<Tenant>,
     pub(super) lock_ttl: Millis,
@@ -65,7 +67,7 @@ impl Desk {
     pub(super) fn transition(&mut self, no: i64, image: RowImage, standing: Standing, clears_progress: bool) {
         let task = self.tasks.get_mut(&no).expect("a task is read before it is written");
         let before = task.clone();
-        let (queue, status) = (standing.queue(image.status), image.status);
+        let (queue, status) = (standing.queue(&image), image.status);
         (task.status, task.queue, task.version, task.lease) = (status, queue, image.version, standing.lease);
         task.wake_at = standing.wake_at;
         let clears_progress = clears_progress || !status.is_active();
@@ -111,7 +113,9 @@ impl Desk {
         let offers = plan.offers();
         self.writes.plans.insert(before.plan);
         let unheld = matches!(queue, Some(Queue::Ready | Queue::Undo | Queue::Asleep | Queue::Left));
-        if offers || unheld {
+        // The node that took a message in runs its task by preference; others find it when they next look.
+        let is_ours = before.queue == Some(Queue::AwaitsMessage) && self.own.is_some();
+        if (offers || unheld) && !is_ours {
             self.offer();
         }
     }

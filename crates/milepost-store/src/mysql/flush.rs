@@ -69,6 +69,7 @@ impl Desk {
         self.plan_statements(&mut statements);
         self.lock_statements(&mut statements);
         self.minor_statements(&mut statements);
+        statements.extend(self.books.statements());
         if !guards && changed(&before, &now) {
             statements.push(set_counters(&now, "position = "));
         }
@@ -208,17 +209,17 @@ impl Desk {
 
 fn changed(before: &Counters, now: &Counters) -> bool {
     let all = |counters: &Counters| {
-        let Counters { position, sessions, fence, offered, plans, tasks } = *counters;
-        (position, sessions, fence, offered, plans, tasks)
+        let Counters { position, sessions, fence, offered, plans, tasks, entries } = *counters;
+        (position, sessions, fence, offered, plans, tasks, entries)
     };
     all(before) != all(now)
 }
 
 fn set_counters(counters: &Counters, position: &str) -> String {
-    let Counters { position: newest, sessions, fence, offered, plans, tasks } = counters;
+    let Counters { position: newest, sessions, fence, offered, plans, tasks, entries } = counters;
     let close = if position.ends_with("NULL, ") { ")" } else { "" };
     format!(
         "UPDATE milepost_counters SET {position}{newest}{close}, sessions = {sessions}, fence = {fence}, \
-         offered = {offered}, plans = {plans}, tasks = {tasks} WHERE id = 1"
+         offered = {offered}, plans = {plans}, tasks = {tasks}, entries = {entries} WHERE id = 1"
     )
 }

@@ -5,7 +5,7 @@ use mysql_async::Row;
 
 use crate::error::StoreError;
 use crate::model::{Page, PlanQuery, PlanRow, TaskQuery, TaskRef, TaskRow, TasksOf};
-use crate::row::{FLAG_INTERRUPTED, FLAG_PAUSE_REQUESTED};
+use crate::row::{FLAG_AWAITS_MESSAGE, FLAG_INTERRUPTED, FLAG_PAUSE_REQUESTED};
 
 use super::codec::{Columns, Sql, task_word, unavailable};
 use super::read::{Around, joins};
@@ -86,6 +86,7 @@ fn task_row(row: Row) -> Sql<(i64, TaskRow)> {
         status: task.status,
         interrupted: task.status.is_active() && (flags & FLAG_INTERRUPTED != 0 || orphaned),
         pause_requested: flags & FLAG_PAUSE_REQUESTED != 0,
+        awaits_message: flags & FLAG_AWAITS_MESSAGE != 0,
         version: task.version,
         done,
         stages,
@@ -104,11 +105,11 @@ fn task_row(row: Row) -> Sql<(i64, TaskRow)> {
 }
 
 /// One row more than asked for is read: if it is there, so is a next page.
-fn one_more(limit: usize) -> usize {
+pub(super) fn one_more(limit: usize) -> usize {
     limit.min(1 << 30) + 1
 }
 
-fn page<T>(mut rows: Vec<(i64, T)>, limit: usize) -> Page<T> {
+pub(super) fn page<T>(mut rows: Vec<(i64, T)>, limit: usize) -> Page<T> {
     let more = rows.len() > limit;
     rows.truncate(limit);
     let next = rows.last().filter(|_| more).map(|(no, _)| *no);

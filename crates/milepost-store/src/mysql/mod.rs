@@ -5,6 +5,7 @@
 //! one that locks and reads what they are about, one that writes and commits. Reading waits for nobody.
 
 mod begin;
+mod books;
 mod changes;
 mod claim;
 mod codec;

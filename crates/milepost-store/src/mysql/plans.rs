@@ -129,7 +129,7 @@ impl Turn {
                 text(key.id.as_str()),
                 text_or_null(tenant),
                 task_word(image.status),
-                number_or_null(standing.queue(image.status).map(|queue| queue as i64)),
+                number_or_null(standing.queue(image).map(|queue| queue as i64)),
                 image.version,
                 standing.lease,
                 number_or_null(standing.wake_at.map(Timestamp::as_millis)),

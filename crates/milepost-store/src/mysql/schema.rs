@@ -21,9 +21,10 @@ const MIGRATIONS: &[&[&str]] = &[&[
         fence       BIGINT NOT NULL COMMENT 'of the tenant lock that was taken last',
         offered     BIGINT NOT NULL COMMENT 'grows whenever there may be something new to claim',
         plans       BIGINT NOT NULL,
-        tasks       BIGINT NOT NULL
+        tasks       BIGINT NOT NULL,
+        entries     BIGINT NOT NULL COMMENT 'written to the books so far'
     )",
-    "INSERT IGNORE INTO milepost_counters VALUES (1, 0, 0, 0, 0, 0, 0)",
+    "INSERT IGNORE INTO milepost_counters VALUES (1, 0, 0, 0, 0, 0, 0, 0)",
     r"CREATE TABLE IF NOT EXISTS sync_tasks (
         id              BIGINT NOT NULL PRIMARY KEY,
         name            VARCHAR(128) NOT NULL UNIQUE COMMENT 'the id of the plan',
@@ -79,7 +80,7 @@ const MIGRATIONS: &[&[&str]] = &[&[
         error_message     MEDIUMTEXT NULL,
         tenant            VARBINARY(256) NULL,
         turn              INT NOT NULL,
-        queue             TINYINT NULL COMMENT '0 ready, 1 waits for its tenant, 2 held, 3 paused, 4 damaged, 5 to be undone, 6 asleep, 7 left; null when ended',
+        queue             TINYINT NULL COMMENT '0 ready, 1 waits for its tenant, 2 held, 3 paused, 4 damaged, 5 to be undone, 6 asleep, 7 left, 8 awaits its message; null when ended',
         version           BIGINT NOT NULL COMMENT 'the number of its events',
         lease             BIGINT NOT NULL COMMENT 'held under, of which each session has a range of its own; 0 when nobody does',
         wake_at           BIGINT NULL COMMENT 'when it may be claimed again, for one given back until then',
@@ -88,7 +89,7 @@ const MIGRATIONS: &[&[&str]] = &[&[
         stage             VARCHAR(128) NULL,
         attempt           INT UNSIGNED NOT NULL,
         due_at            BIGINT NULL,
-        flags             INT NOT NULL COMMENT '1 interrupted, 2 pause requested',
+        flags             INT NOT NULL COMMENT '1 interrupted, 2 pause requested, 4 awaits its message',
         started_at        BIGINT NULL,
         updated_at        BIGINT NOT NULL,
         ended_at          BIGINT NULL,
@@ -150,6 +151,17 @@ const MIGRATIONS: &[&[&str]] = &[&[
         at          BIGINT NOT NULL,
         bytes       LONGBLOB NOT NULL,
         KEY milepost_logs_task (task, no)
+    )",
+    r"CREATE TABLE IF NOT EXISTS milepost_books (
+        book        TINYINT NOT NULL COMMENT '1 messages, 2 outbox, 3 dead letters, 4 turns',
+        no          BIGINT NOT NULL COMMENT 'in the order in which they came',
+        name        VARBINARY(2048) NOT NULL,
+        at          BIGINT NOT NULL,
+        expires_at  BIGINT NULL COMMENT 'from then on it counts as gone',
+        body        LONGTEXT NOT NULL,
+        PRIMARY KEY (book, no),
+        UNIQUE KEY milepost_books_name (book, name),
+        KEY milepost_books_expiry (book, expires_at)
     )",
     r"CREATE TABLE IF NOT EXISTS milepost_requests (
         name        VARBINARY(2048) NOT NULL PRIMARY KEY,

@@ -6,6 +6,7 @@ use milepost_core::task::{By, PlanStatus, TaskStatus};
 use milepost_core::time::Timestamp;
 
 use crate::model::PlanRow;
+use crate::row::{FLAG_AWAITS_MESSAGE, RowImage};
 
 use super::codec::{Columns, Sql};
 
@@ -25,12 +26,14 @@ pub(super) enum Queue {
     Asleep = 6,
     /// Active, and nobody's: it goes on when its plan's recovery allows, or when a person asks.
     Left = 7,
+    /// PENDING, and not to be claimed before its message is here.
+    AwaitsMessage = 8,
 }
 
 impl Queue {
     fn of_code(code: i64) -> Option<Queue> {
-        use Queue::{Asleep, Damaged, Held, Left, Paused, Ready, Undo, WaitsForTenant};
-        [Ready, WaitsForTenant, Held, Paused, Damaged, Undo, Asleep, Left]
+        use Queue::{Asleep, AwaitsMessage, Damaged, Held, Left, Paused, Ready, Undo, WaitsForTenant};
+        [Ready, WaitsForTenant, Held, Paused, Damaged, Undo, Asleep, Left, AwaitsMessage]
             .into_iter()
             .find(|queue| *queue as i64 == code)
     }
@@ -45,6 +48,7 @@ pub(super) struct Counters {
     pub(super) offered: i64,
     pub(super) plans: i64,
     pub(super) tasks: i64,
+    pub(super) entries: i64,
 }
 
 /// A session as the store's clock sees it.
@@ -203,8 +207,9 @@ pub(super) struct Standing {
 
 impl Standing {
     /// None for a task that has ended.
-    pub(super) fn queue(self, status: TaskStatus) -> Option<Queue> {
-        match status {
+    pub(super) fn queue(self, image: &RowImage) -> Option<Queue> {
+        match image.status {
+            TaskStatus::Pending if image.flags & FLAG_AWAITS_MESSAGE != 0 => Some(Queue::AwaitsMessage),
             TaskStatus::Pending => Some(Queue::Ready),
             TaskStatus::Running | TaskStatus::RollingBack if self.asked => Some(Queue::Undo),
             TaskStatus::Running | TaskStatus::RollingBack if self.lease != 0 => Some(Queue::Held),

@@ -9,6 +9,7 @@ use milepost_core::plan::Plan;
 use mysql_async::Conn;
 use tokio::sync::{Mutex, oneshot};
 
+use crate::books::{Book, BookChange, Entry, EntryQuery};
 use crate::doubt::Doubtful;
 use crate::error::StoreError;
 use crate::group::Group;
@@ -20,6 +21,7 @@ use crate::model::{
 use crate::moved::MovedPlan;
 use crate::nodes::{Beat, Beaten, Letter, Membership, NodeRow, Posted};
 use crate::store::Store;
+use milepost_core::time::Timestamp;
 
 use super::codec::{BACKEND, unavailable};
 use super::connect::Server;
@@ -210,6 +212,21 @@ impl Store for MysqlStore {
 
     async fn import(&self, plan: MovedPlan) -> Result<(), StoreError> {
         self.write(Operation::Import(Box::new(plan))).await.map(drop)
+    }
+
+    async fn change_books(&self, change: BookChange) -> Result<(), StoreError> {
+        if change.is_empty() {
+            return Ok(());
+        }
+        self.write(Operation::ChangeBooks(change)).await.map(drop)
+    }
+
+    async fn entries(&self, query: EntryQuery) -> Result<Page<Entry>, StoreError> {
+        self.shared.entries(&query).await
+    }
+
+    async fn entry(&self, book: Book, key: &str, now: Timestamp) -> Result<Option<Entry>, StoreError> {
+        self.shared.entry(book, key, now).await
     }
 
     fn stats(&self) -> StoreStats {

@@ -1,19 +1,21 @@
 //! Taking in a plan: whole, or not at all.
 
-use milepost_core::plan::{PlanDefinition, Recovery, TaskCounts, TaskDefinition};
+use milepost_core::plan::{PlanDefinition, Recovery, TaskCounts, TaskDefinition, Trigger};
 use milepost_core::task::{Event, PlanStatus, Record, TaskStatus};
 use milepost_core::time::Timestamp;
 
+use crate::books::BookChange;
 use crate::codec::{digest, encode_config, encode_events};
 use crate::error::StoreError;
 use crate::model::{Difference, Resubmit, Start, Submission, Submitted};
+use crate::row::FLAG_AWAITS_MESSAGE;
 
 use super::begin::Turn;
 use super::claim::workflow_word;
 use super::codec::{Sql, plan_word};
 use super::known::{Known, owners_of};
 use super::sql::{PACKET, bytes, number_or_null, push_text, text, text_or_null, texts};
-use super::states::PlanState;
+use super::states::{PlanState, Queue};
 
 /// A submission with its plan in the form the table holds; encoded by the caller, so that the writer only writes.
 #[derive(Debug)]
@@ -21,13 +23,15 @@ pub(super) struct EncodedSubmission {
     pub(super) submission: Submission,
     pub(super) definition: String,
     pub(super) digest: [u8; 32],
+    pub(super) books: BookChange,
 }
 
 impl From<Submission> for EncodedSubmission {
-    fn from(submission: Submission) -> Self {
+    fn from(mut submission: Submission) -> Self {
+        let books = BookChange { keep: std::mem::take(&mut submission.entries), strike: Vec::new() };
         let definition = serde_json::to_string(&submission.plan.definition);
         let definition = definition.expect("a plan's definition came from JSON or YAML");
-        Self { digest: digest(&definition, &submission.plan.tasks), definition, submission }
+        Self { digest: digest(&definition, &submission.plan.tasks), definition, submission, books }
     }
 }
 
@@ -45,7 +49,13 @@ impl Turn {
                 Err(error) => return Ok(Err(error)),
             }
         }
+        if let Err(error) = self.desk.books.refuse_kept(&encoded.books) {
+            return Ok(Err(error));
+        }
         let submitted = self.take_in(encoded, known).await?;
+        if submitted.is_ok() {
+            self.desk.write_books(&encoded.books);
+        }
         if let (Some(request), Ok(answer)) = (request, &submitted) {
             self.keep_request(&mut known.requests, request, answer, *now);
         }
@@ -112,7 +122,7 @@ impl Turn {
             workflow: definition.workflow.as_ref().map(workflow_word),
             counts,
             asked: 0,
-            ready: plan.tasks.len() as u64,
+            ready: plan.tasks.iter().filter(|task| !awaits_message(definition, task)).count() as u64,
             created_at: *now,
             started_at: (*start == Start::AtOnce).then_some(*now),
             ended_at: None,
@@ -170,14 +180,20 @@ impl Turn {
             self.desk.counters.tasks += 1;
             let no = self.desk.counters.tasks;
             self.insert_config(no, plan, task, now);
+            let (queue, flags) = if awaits_message(definition, task) {
+                (Queue::AwaitsMessage, FLAG_AWAITS_MESSAGE)
+            } else {
+                (Queue::Ready, 0)
+            };
             let stages = task.stages.as_ref().unwrap_or(&definition.stages);
             let first = text_or_null(stages.first().map(|stage| stage.name.as_str()));
             let (tenant, turn) =
                 (text_or_null(task.tenant.as_ref().map(|tenant| tenant.as_str())), -i64::from(task.priority));
             self.desk.writes.inserts.runtimes.push(|sql| {
                 sql.push_str(&format!(
-                    "{no},{plan},{},{tenant},{turn},'pending',0,1,0,NULL,0,{},{first},0,NULL,0,NULL,NULL,{},NULL",
+                    "{no},{plan},{},{tenant},{turn},'pending',{},1,0,NULL,0,{},{first},0,NULL,{flags},NULL,NULL,{},NULL",
                     text(task.id.as_str()),
+                    queue as i64,
                     stages.len(),
                     now.as_millis()
                 ));
@@ -203,4 +219,9 @@ impl Turn {
             sql.push_str(&format!(",{crc}"));
         });
     }
+}
+
+/// A new task of this definition may not be claimed before its message is here.
+fn awaits_message(plan: &PlanDefinition, task: &TaskDefinition) -> bool {
+    plan.settings.trigger == Trigger::Message && task.message.is_none()
 }

@@ -8,6 +8,7 @@ use milepost_core::task::{Claim, Command, Event, PlanStatus, TaskStatus, decide_
 use milepost_core::time::Timestamp;
 use mysql_async::Row;
 
+use crate::books::book_changes;
 use crate::codec::{Config, Folded, LogHead, SharedPlan, encode_events};
 use crate::error::StoreError;
 use crate::model::{ClaimRequest, Claimed, StoredTask, TaskRef};
@@ -153,6 +154,7 @@ impl Turn {
         };
         if !decision.events.is_empty() {
             self.desk.append(no, task.version + 1, encode_events(&decision.events));
+            self.desk.write_books_of_claim(book_changes(&decision.task, &decision.events));
         }
         // It took as long as that because its last snapshot was lost, or there was none.
         if folded.events >= SHORTEST && folded.events > interval(&decision.task) {

@@ -10,7 +10,7 @@ use mysql_async::Row;
 use crate::codec::{Config, damaged, encode_config};
 use crate::error::{Clash, StoreError};
 use crate::model::{Difference, TaskRef};
-use crate::row::RowImage;
+use crate::row::{FLAG_AWAITS_MESSAGE, RowImage};
 
 use super::begin::Turn;
 use super::claim::workflow_word;
@@ -192,7 +192,7 @@ impl Turn {
         state.workflow = workflow;
     }
 
-    /// Rows show how far a task is by its stages, which may be others now.
+    /// Rows show how far a task is by its stages, and whether it waits for a message; both may be otherwise now.
     async fn reshow(&mut self, tasks: Vec<i64>) -> Sql<()> {
         for step in tasks.chunks(STEP) {
             let sql = format!("{} WHERE r.id IN ({})", Candidate::select(), numbers(step.iter().copied()));
@@ -210,7 +210,8 @@ impl Turn {
                         .number(image.total)
                         .maybe_text(image.stage.as_deref())
                         .number(i64::from(image.attempt))
-                        .maybe_number(image.due_at);
+                        .maybe_number(image.due_at)
+                        .number(image.flags);
                 }
             }
             if rows.count > 0 {
@@ -221,11 +222,13 @@ impl Turn {
                     ("stage", "VARCHAR(128)"),
                     ("attempt", "INT UNSIGNED"),
                     ("due_at", "BIGINT"),
+                    ("flags", "INT"),
                 ];
                 let table = rows.table(&columns);
                 self.desk.writes.others.push(format!(
                     "UPDATE task_unit_runtimes r JOIN {table} b ON r.id = b.id SET r.done = b.done, r.total = b.total, \
-                     r.stage = b.stage, r.attempt = b.attempt, r.due_at = b.due_at"
+                     r.stage = b.stage, r.attempt = b.attempt, r.due_at = b.due_at, r.flags = b.flags, \
+                     r.queue = IF(r.queue IN (0, 8), IF(b.flags & {FLAG_AWAITS_MESSAGE}, 8, 0), r.queue)"
                 ));
             }
         }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use mysql_async::Error;
 use tokio::sync::oneshot;
 
+use crate::books::{BookChange, Entry};
 use crate::error::StoreError;
 use crate::model::{ClaimRequest, Claimed, Committed, Note, PlanChange, PlanRow, Submitted, TokenRow};
 use crate::moved::MovedPlan;
@@ -30,6 +31,7 @@ pub(super) enum Operation {
     Submit(Box<EncodedSubmission>),
     ChangePlan(PlanChange),
     PutToken(Box<TokenRow>),
+    ChangeBooks(BookChange),
     Claim(ClaimRequest),
     Import(Box<MovedPlan>),
     /// Ends what has run out and renews what has not.
@@ -161,6 +163,7 @@ fn wanted(operations: &[Operation]) -> Wanted {
             Operation::Submit(_)
             | Operation::ChangePlan(_)
             | Operation::PutToken(_)
+            | Operation::ChangeBooks(_)
             | Operation::Claim(_)
             | Operation::Import(_)
             | Operation::Sweep => {}
@@ -171,7 +174,23 @@ fn wanted(operations: &[Operation]) -> Wanted {
         _ => None,
     });
     wanted.questions = super::known::questions(submissions);
+    wanted.books = super::books::questions(operations.iter().flat_map(entries_of));
     wanted
+}
+
+/// What the operation is to write to the books, as far as it says so beforehand.
+fn entries_of(operation: &Operation) -> &[Entry] {
+    match operation {
+        Operation::Commit(commit) => &commit.books.keep,
+        Operation::Submit(submission) => &submission.books.keep,
+        Operation::ChangeBooks(change) => &change.keep,
+        Operation::Note(_)
+        | Operation::ChangePlan(_)
+        | Operation::PutToken(_)
+        | Operation::Claim(_)
+        | Operation::Import(_)
+        | Operation::Sweep => &[],
+    }
 }
 
 impl Turn {
@@ -190,6 +209,9 @@ impl Turn {
                 Operation::Note(notes) if !refused => {
                     self.note(notes);
                     Some(Ok(Done::Written))
+                }
+                Operation::ChangeBooks(change) if !refused => {
+                    Some(self.desk.change_books(change).map(|()| Done::Written))
                 }
                 _ if refused => Some(Err(lost_session())),
                 _ => None,
@@ -213,7 +235,9 @@ impl Turn {
                     self.sweep().await?;
                     Ok(Done::Written)
                 }
-                Operation::Commit(_) | Operation::Note(_) => unreachable!("these were performed above"),
+                Operation::Commit(_) | Operation::Note(_) | Operation::ChangeBooks(_) => {
+                    unreachable!("these were performed above")
+                }
             });
         }
         Ok(outcomes.into_iter().map(|outcome| outcome.expect("every operation has been performed")).collect())

@@ -14,12 +14,14 @@ use milepost_core::time::{Millis, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
+use crate::books::book_changes;
 use crate::codec::{Folded, LogHead, SharedPlan, damaged, encode_events};
 use crate::error::StoreError;
 use crate::model::{ClaimRequest, Claimed, StoredTask, TaskRef};
 use crate::row::RowImage;
 use crate::snapshot::{SHORTEST, Snapshot, interval};
 
+use super::books::BookColumns;
 use super::codec::{config, head, plan_id};
 use super::columns::{EventColumns, SnapshotColumns, TaskColumns, call};
 use super::fold::{Wanted, fold};
@@ -125,6 +127,7 @@ struct Taking {
     pauses: Vec<bool>,
     tasks: TaskColumns,
     snapshots: SnapshotColumns,
+    books: BookColumns,
     stored: Vec<StoredTask>,
     waits: Vec<i64>,
     aside: Vec<i64>,
@@ -326,6 +329,7 @@ impl Claiming<'_> {
         parameters.push((&taking.aside, Type::INT8_ARRAY));
         parameters.push((&taking.aside_versions, Type::INT8_ARRAY));
         parameters.push((&taking.aside_reasons, Type::TEXT_ARRAY));
+        parameters.extend(taking.books.parameters());
         let sql = call("take_tasks", &parameters);
         let answer = self.inner.server.write("claim", &sql, &parameters).await;
         let row = match answer {
@@ -367,6 +371,7 @@ impl Taking {
         let body = (!events.is_empty()).then(|| encode_events(&events));
         self.tasks.push(RowImage::of(&task), body, EventColumns::of(&events));
         let ord = self.numbers.len() as i64;
+        self.books.extend(ord, book_changes(&task, &events));
         // It took as long as that because its last snapshot was lost, or made before there were any.
         if folded >= SHORTEST && folded > interval(&task) {
             self.snapshots.push(ord, Snapshot::of(&task));

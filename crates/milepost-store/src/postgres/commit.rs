@@ -11,12 +11,14 @@ use tokio::sync::oneshot;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
+use crate::books::{Book, BookChange, book_changes};
 use crate::codec::{Body, damaged, encode_events};
 use crate::error::StoreError;
 use crate::model::{Commit, Committed, Holder, LeaseChange, LogChunk, Position, TaskRef, Wake};
 use crate::row::RowImage;
 use crate::snapshot::Snapshot;
 
+use super::books::{BookColumns, names};
 use super::codec::plan_status;
 use super::columns::{EventColumns, Rules, SnapshotColumns, TaskColumns, call, number};
 use super::connect::session_has_ended;
@@ -44,6 +46,7 @@ pub(super) struct Waiting {
     after: After,
     command: Option<PlanCommand>,
     output: Vec<LogChunk>,
+    books: BookChange,
     reply: oneshot::Sender<Result<Committed, StoreError>>,
 }
 
@@ -91,6 +94,7 @@ impl Waiting {
             snapshot: Snapshot::due(&commit.task, commit.expected, &commit.events),
             row: Some(RowImage::of(&commit.task)),
             after: After::of(&commit),
+            books: book_changes(&commit.task, &commit.events),
             command: commit.plan,
             output: commit.output,
             key: commit.key,
@@ -113,16 +117,23 @@ impl Waiting {
 }
 
 /// Writes what waits. A commit that asks something of its plan goes alone, because what the next one may do depends on the
-/// answer; and so do two of one task.
+/// answer; and so do two of one task, and two that name the same in the books.
 pub(super) async fn write(inner: Arc<Inner>, group: Vec<Waiting>) {
     let mut waiting = VecDeque::from(group);
     while let Some(first) = waiting.pop_front() {
         let mut batch = vec![first];
         if batch[0].command.is_none() {
             let mut tasks = HashSet::from([batch[0].key.no]);
+            let mut named: HashSet<(Book, String)> = names(&batch[0].books).collect();
             for commit in std::mem::take(&mut waiting) {
-                let joins = commit.command.is_none() && tasks.insert(commit.key.no);
-                if joins { batch.push(commit) } else { waiting.push_back(commit) }
+                let is_named = names(&commit.books).any(|name| named.contains(&name));
+                let joins = tasks.insert(commit.key.no) && commit.command.is_none() && !is_named;
+                if joins {
+                    named.extend(names(&commit.books));
+                    batch.push(commit);
+                } else {
+                    waiting.push_back(commit);
+                }
             }
         }
         write_batch(&inner, batch).await;
@@ -132,7 +143,7 @@ pub(super) async fn write(inner: Arc<Inner>, group: Vec<Waiting>) {
 async fn write_batch(inner: &Inner, mut batch: Vec<Waiting>) {
     inner.stats.count(batch.len(), batch.len());
     match send(inner, &mut batch).await {
-        Ok(row) => give_answers(&row, batch),
+        Ok((row, books)) => give_answers(&row, &books, batch),
         // What the session had is somebody else's by now.
         Err(error) if session_has_ended(&error) => {
             for commit in batch {
@@ -149,11 +160,12 @@ async fn write_batch(inner: &Inner, mut batch: Vec<Waiting>) {
     }
 }
 
-async fn send(inner: &Inner, batch: &mut [Waiting]) -> Result<Row, StoreError> {
+async fn send(inner: &Inner, batch: &mut [Waiting]) -> Result<(Row, BookColumns), StoreError> {
     let (mut numbers, mut holders, mut expected) = (Vec::new(), Vec::new(), Vec::new());
     let (mut afters, mut wakes, mut clears) = (Vec::new(), Vec::new(), Vec::new());
     let (mut tasks, mut snapshots, mut output) =
         (TaskColumns::default(), SnapshotColumns::default(), OutputColumns::default());
+    let mut books = BookColumns::default();
     let asked = batch[0].command.map(Rules::of);
     for (commit, ord) in batch.iter_mut().zip(1..) {
         numbers.push(commit.key.no);
@@ -172,6 +184,7 @@ async fn send(inner: &Inner, batch: &mut [Waiting]) -> Result<Row, StoreError> {
             snapshots.push(ord, snapshot);
         }
         output.extend(ord, std::mem::take(&mut commit.output));
+        books.extend(ord, std::mem::take(&mut commit.books));
     }
     let own = inner.session.number();
     let mut parameters: Vec<(&(dyn tokio_postgres::types::ToSql + Sync), Type)> = vec![
@@ -189,11 +202,14 @@ async fn send(inner: &Inner, batch: &mut [Waiting]) -> Result<Row, StoreError> {
     parameters.extend(inner.rules.settling());
     parameters.extend(output.parameters());
     parameters.extend(snapshots.parameters());
+    parameters.extend(books.parameters());
     let sql = call("commit_tasks", &parameters);
-    Ok(inner.server.write("commit", &sql, &parameters).await?.remove(0))
+    let row = inner.server.write("commit", &sql, &parameters).await?.remove(0);
+    drop(parameters);
+    Ok((row, books))
 }
 
-fn give_answers(row: &Row, batch: Vec<Waiting>) {
+fn give_answers(row: &Row, books: &BookColumns, batch: Vec<Waiting>) {
     let verdicts: Vec<i16> = row.get("verdicts");
     let versions: Vec<Option<i64>> = row.get("found_versions");
     let leases: Vec<Option<i64>> = row.get("found_leases");
@@ -213,7 +229,8 @@ fn give_answers(row: &Row, batch: Vec<Waiting>) {
             1 => Err(StoreError::NotFound { what: "task", id: commit.key.id.to_string() }),
             2 => Err(StoreError::Conflict { task: commit.key.id.clone(), expected: commit.expected, found }),
             3 => Err(commit.fenced(leases[at].unwrap_or(0))),
-            _ => Err(refusal(&commit, plan_statuses[at])),
+            4 => Err(refusal(&commit, plan_statuses[at])),
+            _ => Err(books.refusal(at as i64 + 1, row).unwrap_or_else(|| damaged("a verdict", "nothing explains it"))),
         };
         commit.answer(answer);
     }

@@ -331,6 +331,7 @@ impl Standing {
         let status = moved.task.status();
         let idle = |queue| Self { queue, slot: false, wake_at: None };
         match (status, moved.wake) {
+            (TaskStatus::Pending, _) if moved.task.awaits_message() => idle(None),
             (TaskStatus::Pending, _) => idle(Some(0)),
             (TaskStatus::Paused, _) => idle(Some(3)),
             // A rollback that somebody asked for and nobody has begun has no slot yet.

@@ -7,6 +7,7 @@
 //! everywhere; the functions check that what was decided on is still so.
 
 mod address;
+mod books;
 mod changes;
 mod claim;
 mod codec;

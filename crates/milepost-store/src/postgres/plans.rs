@@ -4,9 +4,11 @@ use milepost_core::plan::next_plan_status;
 use milepost_core::time::Timestamp;
 use tokio_postgres::types::Type;
 
+use crate::codec::damaged;
 use crate::error::StoreError;
 use crate::model::{Note, PlanChange, PlanRow};
 
+use super::books::BookColumns;
 use super::claim::missing_plan;
 use super::codec::plan_status;
 use super::columns::{Rules, call};
@@ -21,6 +23,8 @@ pub(super) enum Answer {
     OtherVersion(u64),
     /// It has this status, which refuses.
     Refused(i16),
+    /// What it has for the books is there.
+    Kept(StoreError),
 }
 
 /// What is to become of a plan, by the rules of a table.
@@ -31,6 +35,7 @@ pub(super) struct Asked<'a> {
     pub(super) by: Option<String>,
     pub(super) at: Timestamp,
     pub(super) answer: Option<KeptAnswer<'a>>,
+    pub(super) books: BookColumns,
 }
 
 pub(super) async fn change(inner: &Inner, change: PlanChange) -> Result<PlanRow, StoreError> {
@@ -44,6 +49,7 @@ pub(super) async fn change(inner: &Inner, change: PlanChange) -> Result<PlanRow,
         by: Some(by),
         at: change.now,
         answer: None,
+        books: BookColumns::default(),
     };
     match ask(inner, asked).await? {
         Answer::Changed => inner.plan(&change.plan).await?.ok_or_else(missing),
@@ -56,6 +62,7 @@ pub(super) async fn change(inner: &Inner, change: PlanChange) -> Result<PlanRow,
             let said = next_plan_status(change.plan.as_str(), plan_status(status)?, &row.counts, change.command);
             said.map(|_| row).map_err(StoreError::from)
         }
+        Answer::Kept(error) => Err(error),
     }
 }
 
@@ -65,7 +72,7 @@ pub(super) async fn ask(inner: &Inner, asked: Asked<'_>) -> Result<Answer, Store
     let answer = asked.answer.as_ref();
     let (key, digest) = (answer.map(|kept| kept.key), answer.map(|kept| kept.digest));
     let text = answer.map(|kept| kept.text.as_str());
-    let parameters: &super::connect::Parameters<'_> = &[
+    let mut parameters: Vec<(&(dyn tokio_postgres::types::ToSql + Sync), Type)> = vec![
         (&own, Type::INT8),
         (&asked.plan, Type::INT8),
         (&expected, Type::INT8),
@@ -76,11 +83,13 @@ pub(super) async fn ask(inner: &Inner, asked: Asked<'_>) -> Result<Answer, Store
         (&digest, Type::BYTEA),
         (&text, Type::TEXT),
     ];
-    let row = inner.server.write("change a plan", &call("change_plan", parameters), parameters).await?.remove(0);
+    parameters.extend(asked.books.parameters());
+    let row = inner.server.write("change a plan", &call("change_plan", &parameters), &parameters).await?.remove(0);
     inner.stats.count(1, 0);
     Ok(match row.get::<_, i32>("verdict") {
         0 => Answer::Changed,
         2 => Answer::OtherVersion(row.get::<_, i64>("version").unsigned_abs()),
+        5 => Answer::Kept(asked.books.refusal(1, &row).unwrap_or_else(|| damaged("a verdict", "nothing explains it"))),
         _ => Answer::Refused(row.get("status")),
     })
 }

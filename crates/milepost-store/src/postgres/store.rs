@@ -9,6 +9,7 @@ use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
 use tokio::sync::oneshot;
 
+use crate::books::{Book, BookChange, Entry, EntryQuery};
 use crate::doubt::Doubtful;
 use crate::error::StoreError;
 use crate::group::Group;
@@ -20,13 +21,14 @@ use crate::model::{
 use crate::moved::MovedPlan;
 use crate::nodes::{Beat, Beaten, Letter, Membership, NodeRow, Posted};
 use crate::store::Store;
+use milepost_core::time::Timestamp;
 
 use super::columns::Rules;
 use super::connect::{Server, unavailable};
 use super::listen::Ear;
 use super::session::Session;
 use super::shared::SharedPlans;
-use super::{claim, commit, import, nodes, plans, schema, submit, tasks};
+use super::{books, claim, commit, import, nodes, plans, schema, submit, tasks};
 
 /// How long opening waits for another node that is making the tables.
 const MIGRATE: Duration = Duration::from_secs(120);
@@ -121,6 +123,7 @@ fn gone<T>(_: oneshot::error::RecvError) -> Result<T, StoreError> {
 #[async_trait]
 impl Store for PostgresStore {
     async fn submit(&self, submission: Submission) -> Result<Submitted, StoreError> {
+        books::check(&submission.entries)?;
         let (reply, answer) = oneshot::channel();
         self.submits.send(submit::Waiting::new(submission, reply));
         answer.await.unwrap_or_else(gone)
@@ -197,6 +200,19 @@ impl Store for PostgresStore {
 
     async fn import(&self, plan: MovedPlan) -> Result<(), StoreError> {
         self.run(|inner| async move { import::import(&inner, plan).await }).await
+    }
+
+    async fn change_books(&self, change: BookChange) -> Result<(), StoreError> {
+        self.run(|inner| async move { inner.change_books(change).await }).await
+    }
+
+    async fn entries(&self, query: EntryQuery) -> Result<Page<Entry>, StoreError> {
+        self.run(|inner| async move { inner.entries(&query).await }).await
+    }
+
+    async fn entry(&self, book: Book, key: &str, now: Timestamp) -> Result<Option<Entry>, StoreError> {
+        let key = key.to_owned();
+        self.run(move |inner| async move { inner.entry(book, key, now).await }).await
     }
 
     fn stats(&self) -> StoreStats {

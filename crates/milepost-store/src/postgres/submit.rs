@@ -4,17 +4,20 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use milepost_core::plan::{
-    OnTenantConflict, Plan, PlanCommand, Recovery, TaskCounts, TaskDefinition, first_difference,
+    OnTenantConflict, Plan, PlanCommand, Recovery, TaskCounts, TaskDefinition, Trigger, first_difference,
 };
 use milepost_core::task::{Event, PlanStatus, Record, TaskStatus};
 use milepost_core::time::Timestamp;
 use tokio::sync::oneshot;
 use tokio_postgres::types::Type;
 
+use crate::books::BookChange;
 use crate::codec::{Body, digest, encode_config, encode_events};
 use crate::error::{Clash, StoreError};
 use crate::model::{Difference, PlanRow, Resubmit, Start, Submission, Submitted};
+use crate::row::FLAG_AWAITS_MESSAGE;
 
+use super::books::{self, BookColumns};
 use super::claim::workflow_key;
 use super::columns::{Rules, number, plan_code};
 use super::connect::unavailable;
@@ -54,6 +57,11 @@ impl Waiting {
         self.plan().definition.settings.on_tenant_conflict == OnTenantConflict::Refuse
     }
 
+    /// What goes to the books with it, whatever becomes of the plan.
+    pub(super) fn for_books(&self) -> BookChange {
+        BookChange { keep: self.submission.entries.clone(), strike: Vec::new() }
+    }
+
     fn answer(self, answer: Result<Submitted, StoreError>) {
         let _ = self.reply.send(answer);
     }
@@ -83,9 +91,10 @@ impl Waiting {
 }
 
 /// What the server says to a plan that was to be new.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 enum Verdict {
     Stored,
+    Refused(StoreError),
     /// The plan is there, or a task's id is taken, or a tenant busy, or the request is known: each has a story of its own.
     LookCloser,
 }
@@ -100,6 +109,7 @@ pub(super) async fn write(inner: Arc<Inner>, group: Vec<Waiting>) {
                 for (one, verdict) in batch.into_iter().zip(verdicts) {
                     let answer = match verdict {
                         Verdict::Stored => Ok(one.created()),
+                        Verdict::Refused(error) => Err(error),
                         Verdict::LookCloser => look_closer(&inner, &one).await,
                     };
                     one.answer(answer);
@@ -115,7 +125,7 @@ pub(super) async fn write(inner: Arc<Inner>, group: Vec<Waiting>) {
     }
 }
 
-/// No two in it have a plan, a task or a request in common, and together they are of a size.
+/// No two in it have a plan, a task, a request or an entry in common, and together they are of a size.
 fn next_batch(waiting: &mut VecDeque<Waiting>) -> Vec<Waiting> {
     let (mut batch, mut tasks): (Vec<Waiting>, usize) = (Vec::new(), 0);
     let (mut ids, mut keys) = (HashSet::new(), HashSet::new());
@@ -124,6 +134,7 @@ fn next_batch(waiting: &mut VecDeque<Waiting>) -> Vec<Waiting> {
         let size = plan.tasks.len();
         let mut names: Vec<String> = plan.tasks.iter().map(|task| format!("task {}", task.id)).collect();
         names.push(format!("plan {}", plan.definition.id));
+        names.extend(books::names(&next.for_books()).map(|(book, key)| format!("{} {key}", book.as_str())));
         let key = next.submission.request.as_ref().map(|request| request.key.clone());
         let shares = names.iter().any(|name| ids.contains(name)) || key.as_ref().is_some_and(|key| keys.contains(key));
         if !batch.is_empty() && (shares || tasks + size > MOST_TASKS) {
@@ -150,6 +161,8 @@ async fn create(inner: &Inner, batch: &[Waiting]) -> Result<Vec<Verdict>, StoreE
     let workflows: Vec<Option<String>> =
         plans.iter().map(|plan| plan.definition.workflow.as_ref().map(workflow_key)).collect();
     let refuses: Vec<bool> = batch.iter().map(Waiting::refuses_busy_tenants).collect();
+    // What a message has made, its own node runs by preference; and what awaits one, nobody can take.
+    let quiets: Vec<bool> = plans.iter().map(|plan| plan.definition.settings.trigger == Trigger::Message).collect();
     let ats: Vec<i64> = batch.iter().map(|one| one.submission.now.as_millis()).collect();
     let created: Vec<Body> = batch.iter().map(|one| creation(one.submission.now)).collect();
     let bodies: Vec<&str> = created.iter().map(|body| body.text.as_str()).collect();
@@ -168,6 +181,10 @@ async fn create(inner: &Inner, batch: &[Waiting]) -> Result<Vec<Verdict>, StoreE
     for plan in &plans {
         tasks.extend(plan, plan.tasks.iter());
     }
+    let mut books = BookColumns::default();
+    for (one, ord) in batch.iter().zip(1..) {
+        books.extend(ord, one.for_books());
+    }
     let own = inner.session.number();
     let mut parameters: Vec<(&(dyn tokio_postgres::types::ToSql + Sync), Type)> = vec![
         (&own, Type::INT8),
@@ -179,6 +196,7 @@ async fn create(inner: &Inner, batch: &[Waiting]) -> Result<Vec<Verdict>, StoreE
         (&autos, Type::BOOL_ARRAY),
         (&workflows, Type::TEXT_ARRAY),
         (&refuses, Type::BOOL_ARRAY),
+        (&quiets, Type::BOOL_ARRAY),
         (&ats, Type::INT8_ARRAY),
         (&bodies, Type::TEXT_ARRAY),
         (&crcs, Type::INT8_ARRAY),
@@ -190,11 +208,17 @@ async fn create(inner: &Inner, batch: &[Waiting]) -> Result<Vec<Verdict>, StoreE
         (&places, Type::INT8_ARRAY),
     ];
     parameters.extend(tasks.parameters());
+    parameters.extend(books.parameters());
     let sql = super::columns::call("create_plans", &parameters);
     let rows = inner.server.write("submit", &sql, &parameters).await?;
     inner.stats.count(batch.len(), 0);
-    let verdicts: Vec<i16> = rows[0].get(0);
-    Ok(verdicts.iter().map(|code| if *code == 0 { Verdict::Stored } else { Verdict::LookCloser }).collect())
+    let verdicts: Vec<i16> = rows[0].get("verdicts");
+    let verdict = |(code, ord): (&i16, i64)| match code {
+        0 => Verdict::Stored,
+        5 => books.refusal(ord, &rows[0]).map_or(Verdict::LookCloser, Verdict::Refused),
+        _ => Verdict::LookCloser,
+    };
+    Ok(verdicts.iter().zip(1..).map(verdict).collect())
 }
 
 /// The plan is there already, or something of it is somebody else's.
@@ -210,8 +234,11 @@ async fn look_closer(inner: &Inner, one: &Waiting) -> Result<Submitted, StoreErr
         let answer = match (found, resubmit) {
             (None, _) => match clash(inner, one, &plan.tasks, None).await? {
                 Some(clash) => return Err(clash.into()),
-                None if create(inner, std::slice::from_ref(one)).await?[0] == Verdict::Stored => Some(one.created()),
-                None => None,
+                None => match create(inner, std::slice::from_ref(one)).await?.remove(0) {
+                    Verdict::Stored => Some(one.created()),
+                    Verdict::Refused(error) => return Err(error),
+                    Verdict::LookCloser => None,
+                },
             },
             (Some(found), _) if found.digest == one.digest => carry_on(inner, one, found).await?,
             (Some(found), Resubmit::Same) => return Err(other_content(inner, found, plan).await?),
@@ -227,7 +254,7 @@ async fn look_closer(inner: &Inner, one: &Waiting) -> Result<Submitted, StoreErr
 /// The same plan again: it is started if it only waited for that, and otherwise left as it is. None when it has changed
 /// since it was looked at.
 async fn carry_on(inner: &Inner, one: &Waiting, found: FoundPlan) -> Result<Option<Submitted>, StoreError> {
-    let Submission { start, request, now, .. } = &one.submission;
+    let Submission { start, request, entries, now, .. } = &one.submission;
     let waits = matches!(found.row.status, PlanStatus::Created | PlanStatus::Ready);
     let starts = *start == Start::AtOnce && waits;
     let mut answer = Submitted { plan: found.row, created: false, replayed: false, difference: Difference::default() };
@@ -237,7 +264,7 @@ async fn carry_on(inner: &Inner, one: &Waiting, found: FoundPlan) -> Result<Opti
         answer.plan.version += 1;
         answer.plan.changed_by = None;
         answer.plan.started_at.get_or_insert(*now);
-    } else if request.is_none() {
+    } else if request.is_none() && entries.is_empty() {
         return Ok(Some(answer));
     }
     let asked = Asked {
@@ -247,10 +274,12 @@ async fn carry_on(inner: &Inner, one: &Waiting, found: FoundPlan) -> Result<Opti
         by: None,
         at: *now,
         answer: request.as_ref().map(|request| KeptAnswer::new(request, &answer)),
+        books: BookColumns::of(one.for_books()),
     };
     Ok(match ask(inner, asked).await? {
         Answer::Changed => Some(answer),
         Answer::OtherVersion(_) | Answer::Refused(_) => None,
+        Answer::Kept(error) => return Err(error),
     })
 }
 
@@ -312,6 +341,7 @@ pub(super) struct NewTasks {
     crcs: Vec<i64>,
     stages: Vec<Option<String>>,
     totals: Vec<i32>,
+    flags: Vec<i16>,
 }
 
 impl NewTasks {
@@ -326,10 +356,12 @@ impl NewTasks {
             self.crcs.push(crc.into());
             self.stages.push(stages.first().map(|stage| stage.name.to_string()));
             self.totals.push(i32::try_from(stages.len()).unwrap_or(i32::MAX));
+            let awaits = plan.definition.settings.trigger == Trigger::Message && task.message.is_none();
+            self.flags.push(if awaits { FLAG_AWAITS_MESSAGE as i16 } else { 0 });
         }
     }
 
-    pub(super) fn parameters(&self) -> [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 7] {
+    pub(super) fn parameters(&self) -> [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 8] {
         [
             (&self.ids, Type::TEXT_ARRAY),
             (&self.tenants, Type::TEXT_ARRAY),
@@ -338,6 +370,7 @@ impl NewTasks {
             (&self.crcs, Type::INT8_ARRAY),
             (&self.stages, Type::TEXT_ARRAY),
             (&self.totals, Type::INT4_ARRAY),
+            (&self.flags, Type::INT2_ARRAY),
         ]
     }
 }

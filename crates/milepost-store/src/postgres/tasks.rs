@@ -8,7 +8,7 @@ use tokio_postgres::types::Type;
 use crate::codec::damaged;
 use crate::error::StoreError;
 use crate::model::{Page, StoredTask, TaskQuery, TaskRef, TaskRow, TasksOf};
-use crate::row::{FLAG_INTERRUPTED, FLAG_PAUSE_REQUESTED};
+use crate::row::{FLAG_AWAITS_MESSAGE, FLAG_INTERRUPTED, FLAG_PAUSE_REQUESTED};
 
 use super::claim::missing_plan;
 use super::codec::{config, head, plan_id, task_id, task_status, tenant, time};
@@ -117,6 +117,7 @@ fn task_row(row: &Row) -> Result<TaskRow, StoreError> {
         status,
         interrupted: status.is_active() && (flags & FLAG_INTERRUPTED != 0 || orphaned),
         pause_requested: flags & FLAG_PAUSE_REQUESTED != 0,
+        awaits_message: flags & FLAG_AWAITS_MESSAGE != 0,
         version: row.get::<_, i64>("version").unsigned_abs(),
         done: row.get::<_, i32>("done").unsigned_abs(),
         stages: row.get::<_, i32>("total").unsigned_abs(),

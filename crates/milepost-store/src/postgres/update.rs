@@ -14,6 +14,7 @@ use crate::error::{Clash, StoreError};
 use crate::model::{Difference, Start, Submission, Submitted};
 use crate::row::RowImage;
 
+use super::books::BookColumns;
 use super::claim::workflow_key;
 use super::codec::{config, head};
 use super::columns::{call, number, plan_code};
@@ -38,6 +39,7 @@ struct Kept {
     stages: Vec<Option<String>>,
     attempts: Vec<i32>,
     dues: Vec<Option<i64>>,
+    flags: Vec<i16>,
 }
 
 /// None when something of the plan has changed since it was looked at.
@@ -94,6 +96,7 @@ pub(super) async fn update(inner: &Inner, one: &Waiting, found: FoundPlan) -> Re
     let plan_digest = one.digest.as_slice();
     let mut tasks = NewTasks::default();
     tasks.extend(plan, added.iter());
+    let books = BookColumns::of(one.for_books());
     let mut parameters: Vec<(&(dyn tokio_postgres::types::ToSql + Sync), Type)> = vec![
         (&own, Type::INT8),
         (&found.no, Type::INT8),
@@ -119,12 +122,14 @@ pub(super) async fn update(inner: &Inner, one: &Waiting, found: FoundPlan) -> Re
     parameters.push((&created_body, Type::TEXT));
     parameters.push((&created_crc, Type::INT8));
     parameters.extend(tasks.parameters());
+    parameters.extend(books.parameters());
     let rows = inner.server.write("update a plan", &call("update_plan", &parameters), &parameters).await?;
     inner.stats.count(1, 0);
     match rows[0].get::<_, i32>(0) {
         0 => Ok(Some(answer)),
         1 => Ok(None),
         5 => Err(Clash::Running { plan: plan.definition.id.clone() }.into()),
+        6 => books.refusal(1, &rows[0]).map_or(Ok(None), Err),
         _ => match clash(inner, one, &added, Some(found.no)).await? {
             Some(clash) => Err(clash.into()),
             None => Ok(None),
@@ -201,12 +206,13 @@ async fn refold(
         kept.stages.push(row.stage);
         kept.attempts.push(number(row.attempt));
         kept.dues.push(row.due_at);
+        kept.flags.push(row.flags as i16);
     }
     Ok(kept)
 }
 
 impl Kept {
-    fn parameters(&self) -> [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 11] {
+    fn parameters(&self) -> [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 12] {
         [
             (&self.numbers, Type::INT8_ARRAY),
             (&self.versions, Type::INT8_ARRAY),
@@ -219,6 +225,7 @@ impl Kept {
             (&self.stages, Type::TEXT_ARRAY),
             (&self.attempts, Type::INT4_ARRAY),
             (&self.dues, Type::INT8_ARRAY),
+            (&self.flags, Type::INT2_ARRAY),
         ]
     }
 }

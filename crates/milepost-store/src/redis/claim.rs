@@ -14,6 +14,7 @@ use crate::model::{ClaimRequest, Claimed, StoredTask, TaskRef};
 use crate::snapshot::{SHORTEST, interval};
 
 use super::answer::Answer;
+use super::books::kept;
 use super::codec::{Change, Described};
 use super::doubt::find_doubtful;
 use super::script::{ASIDE, PICK, TAKE, becomes};
@@ -251,8 +252,12 @@ async fn take(
     if answer.text(0)? != "ok" {
         return Err(Shared::lost("claim"));
     }
-    for (Decided { stored, .. }, answer) in decided.into_iter().zip(answer.list(1)?.lists()?) {
-        accept(stored, &answer, claimed)?;
+    for (Decided { stored, seen, .. }, answer) in decided.into_iter().zip(answer.list(1)?.lists()?) {
+        if answer.text(0)? == "kept" {
+            set_aside(shared, session, &stored.key, seen.version, &kept(&answer)?).await?;
+        } else {
+            accept(stored, &answer, claimed)?;
+        }
     }
     Ok(())
 }

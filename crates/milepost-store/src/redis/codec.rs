@@ -8,6 +8,7 @@ use milepost_core::time::Timestamp;
 use redis::Cmd;
 use serde::{Deserialize, Serialize};
 
+use crate::books::book_changes;
 use crate::codec::{
     Config, Folded, LogHead, LogRow, SharedPlan, check_body, damaged, decode_events, encode_events, fold_rows,
 };
@@ -17,6 +18,7 @@ use crate::row::RowImage;
 use crate::snapshot::Snapshot;
 
 use super::answer::Answer;
+use super::books::Lines;
 
 /// What lists show of a task, in one field of its hash.
 #[derive(Debug, Serialize, Deserialize)]
@@ -76,8 +78,10 @@ pub(super) struct Change {
     pause_requested: bool,
     started_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
+    awaits_message: bool,
     snapshot: String,
     output: Vec<Vec<u8>>,
+    books: Lines,
 }
 
 impl Change {
@@ -94,8 +98,10 @@ impl Change {
             pause_requested: task.pause_requested().is_some(),
             started_at: task.started_at(),
             ended_at: task.ended_at(),
+            awaits_message: task.awaits_message(),
             snapshot: Snapshot::due(task, before, events).map(|kept| encode_snapshot(&kept)).unwrap_or_default(),
             output: output.iter().map(encode_output).collect(),
+            books: Lines::of(&book_changes(task, events)),
         }
     }
 
@@ -112,7 +118,7 @@ impl Change {
         self.snapshot = encode_snapshot(&Snapshot::of(task));
     }
 
-    /// For a task that stays what it is, under the lease that it has.
+    /// For a task that stays what it is, under the lease that it has. It means nothing for the books.
     pub(super) fn write_stage(&self, call: &mut Cmd, id: &TaskId, lease: u64) {
         call.arg(u8::from(self.clears_progress)).arg(format!("{} {lease}", self.version)).arg(id.as_str());
         call.arg(self.version).arg(&self.row).arg(&self.image).arg(&self.checkpoint).arg(&self.node);
@@ -123,7 +129,9 @@ impl Change {
         call.arg(self.status.code()).arg(self.version).arg(self.at.as_millis()).arg(&self.row).arg(&self.image);
         call.arg(u8::from(self.clears_progress)).arg(&self.checkpoint).arg(&self.node);
         call.arg(u8::from(self.pause_requested)).arg(shown(self.started_at)).arg(shown(self.ended_at));
+        call.arg(u8::from(self.awaits_message));
         self.write_rest(call);
+        self.books.write(call);
     }
 
     fn write_rest(&self, call: &mut Cmd) {

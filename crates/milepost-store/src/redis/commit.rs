@@ -14,6 +14,7 @@ use crate::group::Group;
 use crate::model::{Commit, Committed, Holder, LeaseChange, Note, Position, TaskRef, Wake};
 
 use super::answer::Answer;
+use super::books::kept;
 use super::codec::{Change, encode_output};
 use super::script::{COMMIT, NOTE, becomes};
 use super::session::is_of;
@@ -107,6 +108,7 @@ impl EncodedCommit {
             }
             "fenced" => Err(StoreError::Fenced { task: task(), expected: lease, found: answer.unsigned(1)? }),
             "missing" => Err(not_found(&self.key.id)),
+            "kept" => Err(kept(&answer)?),
             "refused" => Err(refused(&answer.plan_id(2)?, plan_status(&answer, 1)?, self.plan)),
             other => Err(damaged("an answer of redis", format!("`{other}` to a commit"))),
         }
@@ -139,6 +141,7 @@ fn is_of_stages(event: &Event) -> bool {
         | Event::RollbackFailed { .. }
         | Event::CheckpointDiscarded { .. }
         | Event::DeadLettered { .. }
+        | Event::MessageReceived { .. }
         | Event::TaskContinued { .. } => false,
     }
 }

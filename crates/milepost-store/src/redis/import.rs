@@ -102,6 +102,7 @@ impl Import<'_> {
         let (body, crc) = definition.map(encode_config).unwrap_or_default();
         call.arg(spec.id.as_str()).arg(spec.tenant.as_ref().map_or("", |tenant| tenant.as_str()));
         call.arg(-i64::from(spec.priority)).arg(body.unwrap_or_default()).arg(crc).arg(Image::of(task).text());
+        call.arg(u8::from(task.awaits_message()));
         let wake = match moved.wake {
             Wake::At(at) if task.status().is_active() => Some(at),
             Wake::At(_) | Wake::Recovery => None,

@@ -9,7 +9,7 @@
 //!
 //! | key | what it holds |
 //! |---|---|
-//! | `counters` | the last session, plan, task, letter and fence that were given out; they only grow |
+//! | `counters` | the last session, plan, task, letter, fence and entry that were given out; they only grow |
 //! | `log` | everything in order; a position is a place in this list |
 //! | `plans`, `plan-numbers`, `open`, `plan:N` | plans by name and number, those not ended, and each one's record |
 //! | `tasks:PLAN`, `task-numbers`, `tenant:T`, `task:N` | tasks by plan, name and tenant, and each one's record |
@@ -18,12 +18,14 @@
 //! | `ready-plans:KIND`, `undo-plans:KIND`, `due:KIND`, `recovery:KIND` | where a claim looks, by who can run it |
 //! | `locks`, `renew` | since when and under which fence a tenant is held; when to look at its lock again |
 //! | `sessions`, `held:S`, `ended`, `nodes`, `node:NAME` | who is there until when, with which tasks; who was |
+//! | `book:B`, `book-numbers:B`, `book-ends:B` | what is kept beside tasks: by key, in order, and by when it is over |
 //! | `letter:N`, `letters:S` (an hour), `request:KEY` (a day), `tokens`, `refresh`, `loading` | the rest |
 //!
 //! Plans that have ended are kept. What the outside sees of them expires a week after their end.
 
 mod address;
 mod answer;
+mod books;
 mod called;
 mod changes;
 mod claim;

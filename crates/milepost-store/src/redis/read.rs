@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use crate::model::{
     EventQuery, LockRow, LogChunk, LogQuery, Page, StoredEvent, StoredTask, TaskQuery, TaskRef, TaskRow, TasksOf,
 };
-use crate::row::{FLAG_INTERRUPTED, FLAG_PAUSE_REQUESTED};
+use crate::row::{FLAG_AWAITS_MESSAGE, FLAG_INTERRUPTED, FLAG_PAUSE_REQUESTED};
 
 use super::answer::Answer;
 use super::claim::fold;
@@ -81,6 +81,7 @@ fn task_row(answer: &Answer) -> Result<TaskRow, StoreError> {
         status,
         interrupted: status.is_active() && (image.flags & FLAG_INTERRUPTED != 0 || orphaned),
         pause_requested: image.flags & FLAG_PAUSE_REQUESTED != 0,
+        awaits_message: image.flags & FLAG_AWAITS_MESSAGE != 0,
         version: answer.unsigned(5)?,
         done: image.done,
         stages: image.total,

@@ -28,14 +28,15 @@ macro_rules! script {
     };
 }
 
-pub(super) static COMMIT: LazyLock<Script> = script!("common", "tasks", "commit");
+pub(super) static COMMIT: LazyLock<Script> = script!("common", "books", "tasks", "commit");
 pub(super) static PICK: LazyLock<Script> = script!("common", "tasks", "sessions", "describe", "pick");
-pub(super) static TAKE: LazyLock<Script> = script!("common", "tasks", "describe", "take");
+pub(super) static TAKE: LazyLock<Script> = script!("common", "books", "tasks", "describe", "take");
 pub(super) static ASIDE: LazyLock<Script> = script!("common", "tasks", "aside");
 pub(super) static CHANGE_PLAN: LazyLock<Script> = script!("common", "tasks", "change_plan");
+pub(super) static CHANGE_BOOKS: LazyLock<Script> = script!("common", "books", "change_books");
 pub(super) static NOTE: LazyLock<Script> = script!("common", "note");
-pub(super) static SUBMIT: LazyLock<Script> = script!("common", "tasks", "intake", "submit");
-pub(super) static UPDATE: LazyLock<Script> = script!("common", "tasks", "intake", "update");
+pub(super) static SUBMIT: LazyLock<Script> = script!("common", "books", "tasks", "intake", "submit");
+pub(super) static UPDATE: LazyLock<Script> = script!("common", "books", "tasks", "intake", "update");
 pub(super) static IMPORT: LazyLock<Script> = script!("common", "tasks", "intake", "import");
 pub(super) static READ: LazyLock<Script> = script!("common", "tasks", "describe", "read");
 pub(super) static JOIN: LazyLock<Script> = script!("common", "tasks", "sessions", "join");

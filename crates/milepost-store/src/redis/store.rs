@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
 
+use crate::books::{Book, BookChange, Entry, EntryQuery};
 use crate::error::StoreError;
 use crate::model::{
     ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note,
@@ -15,6 +16,7 @@ use crate::model::{
 use crate::moved::MovedPlan;
 use crate::nodes::{Beat, Beaten, Letter, Membership, NodeRow, Posted};
 use crate::store::Store;
+use milepost_core::time::Timestamp;
 
 use super::address::Address;
 use super::called::Ear;
@@ -22,7 +24,7 @@ use super::commit::Commits;
 use super::link::{Link, unavailable};
 use super::script::Prelude;
 use super::shared::{Shared, to_the_end};
-use super::{changes, claim, commit, durability, import, letters, nodes, plans, read, submit, tokens};
+use super::{books, changes, claim, commit, durability, import, letters, nodes, plans, read, submit, tokens};
 
 /// A store in a Redis that other nodes may be on as well.
 #[derive(Debug)]
@@ -136,6 +138,18 @@ impl Store for RedisStore {
     async fn import(&self, plan: MovedPlan) -> Result<(), StoreError> {
         let shared = self.shared.clone();
         to_the_end("import a plan", async move { import::import(&shared, &plan).await }).await
+    }
+
+    async fn change_books(&self, change: BookChange) -> Result<(), StoreError> {
+        books::change_books(&self.shared, &change).await
+    }
+
+    async fn entries(&self, query: EntryQuery) -> Result<Page<Entry>, StoreError> {
+        books::entries(&self.shared, &query).await
+    }
+
+    async fn entry(&self, book: Book, key: &str, now: Timestamp) -> Result<Option<Entry>, StoreError> {
+        books::entry(&self.shared, book, key, now).await
     }
 
     fn stats(&self) -> StoreStats {

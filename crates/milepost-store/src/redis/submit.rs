@@ -4,15 +4,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use milepost_core::id::PlanId;
-use milepost_core::plan::{OnTenantConflict, Plan, PlanDefinition, Recovery, TaskDefinition, first_difference};
+use milepost_core::plan::{
+    OnTenantConflict, Plan, PlanDefinition, Recovery, TaskDefinition, Trigger, first_difference,
+};
 use milepost_core::time::Timestamp;
 use redis::Cmd;
 
+use crate::books::BookChange;
 use crate::codec::{damaged, digest, encode_config};
 use crate::error::{Clash, StoreError};
 use crate::model::{Difference, RequestKey, Resubmit, Start, Submission, Submitted};
+use crate::row::FLAG_AWAITS_MESSAGE;
 
 use super::answer::Answer;
+use super::books::{Lines, kept};
 use super::claim::kind;
 use super::codec::Image;
 use super::plans::{plan_row, stored};
@@ -30,14 +35,16 @@ pub(super) struct Encoded {
     pub(super) submission: Submission,
     definition: String,
     pub(super) digest: String,
+    pub(super) books: Lines,
 }
 
 impl From<Submission> for Encoded {
-    fn from(submission: Submission) -> Self {
+    fn from(mut submission: Submission) -> Self {
+        let books = BookChange { keep: std::mem::take(&mut submission.entries), strike: Vec::new() };
         let definition = serde_json::to_string(&submission.plan.definition);
         let definition = definition.expect("a plan's definition came from JSON or YAML");
         let digest = hex(&digest(&definition, &submission.plan.tasks));
-        Self { digest, definition, submission }
+        Self { digest, definition, books: Lines::of(&books), submission }
     }
 }
 
@@ -73,13 +80,14 @@ pub(super) fn write_plan(call: &mut Cmd, plan: &Plan, definition: &str, digest: 
 pub(super) fn write_new_task(call: &mut Cmd, plan: &PlanDefinition, task: &TaskDefinition, now: Timestamp) {
     let (body, crc) = encode_config(task);
     let stages = task.stages.as_ref().unwrap_or(&plan.stages);
+    let awaits_message = plan.settings.trigger == Trigger::Message && task.message.is_none();
     let image = Image {
         done: 0,
         total: u32::try_from(stages.len()).unwrap_or(u32::MAX),
         stage: stages.first().map(|stage| stage.name.to_string()),
         attempt: 0,
         due_at: None,
-        flags: 0,
+        flags: if awaits_message { FLAG_AWAITS_MESSAGE } else { 0 },
         reason: None,
         started_at: None,
         updated_at: now.as_millis(),
@@ -87,6 +95,7 @@ pub(super) fn write_new_task(call: &mut Cmd, plan: &PlanDefinition, task: &TaskD
     };
     call.arg(task.id.as_str()).arg(task.tenant.as_ref().map_or("", |tenant| tenant.as_str()));
     call.arg(-i64::from(task.priority)).arg(body.unwrap_or_default()).arg(crc).arg(image.text());
+    call.arg(u8::from(awaits_message));
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {
@@ -146,17 +155,19 @@ enum Step<'a> {
 
 async fn step(shared: &Shared, encoded: &Encoded, step: Step<'_>) -> Result<Answer, StoreError> {
     let plan = &encoded.submission.plan;
-    let (word, no, first, tasks) = match step {
-        Step::Whole => ("whole", 0, 0, &plan.tasks[..]),
-        Step::Begin => ("begin", 0, 0, &[][..]),
-        Step::Tasks { plan, first, tasks } => ("tasks", plan, first, tasks),
-        Step::Open { plan, first } => ("open", plan, first, &[][..]),
-        Step::Drop { plan } => ("drop", plan, 0, &[][..]),
+    let nothing = Lines::default();
+    let (word, no, first, tasks, books) = match step {
+        Step::Whole => ("whole", 0, 0, &plan.tasks[..], &encoded.books),
+        Step::Begin => ("begin", 0, 0, &[][..], &encoded.books),
+        Step::Tasks { plan, first, tasks } => ("tasks", plan, first, tasks, &nothing),
+        Step::Open { plan, first } => ("open", plan, first, &[][..], &encoded.books),
+        Step::Drop { plan } => ("drop", plan, 0, &[][..], &nothing),
     };
     let mut call = shared.call(&SUBMIT);
     call.arg(word).arg(no);
     encoded.write_head(&mut call);
     call.arg(first).arg(plan.tasks.len());
+    books.write(&mut call);
     for task in tasks {
         write_new_task(&mut call, &plan.definition, task, encoded.submission.now);
     }
@@ -182,8 +193,10 @@ async fn in_steps(shared: &Shared, encoded: &Encoded) -> Result<Outcome, StoreEr
         }
     }
     let opened = step(shared, encoded, Step::Open { plan, first: first_of_all }).await?;
-    if opened.text(0)? == "dropped" {
-        return Ok(Outcome::Loading(Load { no: plan, given_up: false }));
+    match opened.text(0)? {
+        "dropped" => return Ok(Outcome::Loading(Load { no: plan, given_up: false })),
+        "kept" => drop_load(shared, encoded, plan).await?,
+        _ => {}
     }
     read(encoded, opened)
 }
@@ -229,6 +242,7 @@ pub(super) fn read_answer(encoded: &Encoded, mut answer: Answer) -> Result<Submi
             busy.sort();
             Err(Clash::TenantsBusy { plan, busy }.into())
         }
+        "kept" => Err(kept(&answer)?),
         "running" => Err(Clash::Running { plan }.into()),
         "lost" => Err(Shared::lost("submit")),
         other => Err(damaged("an answer of redis", format!("`{other}` to a submission"))),

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use milepost_core::id::TaskId;
 use milepost_core::plan::TaskDefinition;
 
-use crate::codec::{SharedPlan, encode_config};
+use crate::codec::{Folded, SharedPlan, encode_config};
 use crate::error::StoreError;
 use crate::model::Submitted;
 
@@ -33,11 +33,12 @@ pub(super) async fn update(shared: &Shared, encoded: &Encoded) -> Result<Option<
     call.arg(found.no).arg(&found.digest);
     encoded.write_head(&mut call);
     call.arg(stay.len()).arg(go.len()).arg(join.len());
-    for (task, image) in stay.iter().zip(images) {
+    for (task, shown) in stay.iter().zip(images) {
         let definition = wanted[&task.key.id];
         let (body, crc) = encode_config(definition);
         call.arg(task.key.no).arg(task.version).arg(definition.tenant.as_ref().map_or("", |tenant| tenant.as_str()));
-        call.arg(-i64::from(definition.priority)).arg(body.unwrap_or_default()).arg(crc).arg(image);
+        call.arg(-i64::from(definition.priority)).arg(body.unwrap_or_default()).arg(crc).arg(shown.image);
+        call.arg(u8::from(shown.awaits_message));
     }
     for task in go {
         call.arg(task.key.no).arg(task.version);
@@ -45,6 +46,7 @@ pub(super) async fn update(shared: &Shared, encoded: &Encoded) -> Result<Option<
     for task in join {
         write_new_task(&mut call, &plan.definition, task, encoded.submission.now);
     }
+    encoded.books.write(&mut call);
     let answer = shared.answer(&UPDATE, &call, "update a plan").await?;
     if answer.text(0)? == "again" {
         return Ok(None);
@@ -52,12 +54,18 @@ pub(super) async fn update(shared: &Shared, encoded: &Encoded) -> Result<Option<
     read_answer(encoded, answer).map(Some)
 }
 
+/// What lists show of a task that stays.
+struct Shown {
+    image: String,
+    awaits_message: bool,
+}
+
 /// Rows show how far a task is by its stages, which may be others now.
 async fn images(
     shared: &Shared,
     plan: &SharedPlan,
     stay: Vec<(i64, TaskDefinition)>,
-) -> Result<Vec<String>, StoreError> {
+) -> Result<Vec<Shown>, StoreError> {
     let mut images = Vec::with_capacity(stay.len());
     for some in stay.chunks(AT_ONCE) {
         let some = some.iter().map(|(no, definition)| image(shared, plan, *no, definition));
@@ -66,12 +74,15 @@ async fn images(
     Ok(images)
 }
 
-async fn image(shared: &Shared, plan: &SharedPlan, no: i64, definition: &TaskDefinition) -> Result<String, StoreError> {
+async fn image(shared: &Shared, plan: &SharedPlan, no: i64, definition: &TaskDefinition) -> Result<Shown, StoreError> {
     let mut described = Described::read(shared.question("described", &[&no.to_string()], "read a task").await?)?;
     let old = described.image.clone();
     (described.config.body, described.config.crc) = encode_config(definition);
     described.config.tenant.clone_from(&definition.tenant);
     described.rank = -i64::from(definition.priority);
     // What cannot be read is set aside when it is claimed.
-    Ok(described.fold(plan).map_or(old, |folded| Image::of(&folded.task).text()))
+    Ok(match described.fold(plan) {
+        Ok(Folded { task, .. }) => Shown { image: Image::of(&task).text(), awaits_message: task.awaits_message() },
+        Err(_) => Shown { image: old, awaits_message: false },
+    })
 }

@@ -13,6 +13,7 @@ use rusqlite::types::ValueRef;
 
 use crate::codec::{SharedPlan, damaged};
 use crate::error::StoreError;
+use crate::row::{FLAG_AWAITS_MESSAGE, RowImage};
 
 use super::codec::{plan_status, task_status, tenant, time, unavailable};
 use super::counts::{Counted, LARGE};
@@ -28,12 +29,15 @@ pub(super) enum Queue {
     Damaged = 4,
     /// ROLLING_BACK because a person asked; has neither slot nor tenant yet.
     Undo = 5,
+    /// PENDING, and not to be claimed before its message is here.
+    AwaitsMessage = 6,
 }
 
 impl Queue {
     /// None for a task that has ended.
-    pub(super) fn of(status: TaskStatus) -> Option<Queue> {
-        match status {
+    pub(super) fn of(row: &RowImage) -> Option<Queue> {
+        match row.status {
+            TaskStatus::Pending if row.flags & FLAG_AWAITS_MESSAGE != 0 => Some(Queue::AwaitsMessage),
             TaskStatus::Pending => Some(Queue::Ready),
             TaskStatus::Running | TaskStatus::RollingBack => Some(Queue::Active),
             TaskStatus::Paused => Some(Queue::Paused),

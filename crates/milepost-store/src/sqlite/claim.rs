@@ -8,6 +8,7 @@ use milepost_core::task::{Claim, Command, Event, PlanStatus, TaskStatus, decide_
 use milepost_core::time::Timestamp;
 use rusqlite::params;
 
+use crate::books::book_changes;
 use crate::codec::{Folded, encode_events};
 use crate::error::StoreError;
 use crate::model::{ClaimRequest, Claimed, StoredTask, TaskRef};
@@ -186,6 +187,11 @@ impl Writer {
             Ok(decision) => decision,
             Err(refused) => return self.set_aside(no, plan, &key, &StoreError::Task(refused.rejection)),
         };
+        let for_books = book_changes(&decision.task, &decision.events);
+        if let Some(kept) = self.kept(&for_books)? {
+            return self.set_aside(no, plan, &key, &kept);
+        }
+        self.write_books(&for_books)?;
         let body = (!decision.events.is_empty()).then(|| encode_events(&decision.events));
         let position = self.append(no, head.version, head.last_event, body.as_ref())?;
         // It took as long as that because its last snapshot was lost, or made before there were any.

@@ -6,6 +6,7 @@ use milepost_core::task::{By, PlanStatus, TaskStatus};
 use milepost_core::time::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
+use crate::books::{BookChange, book_changes};
 use crate::error::StoreError;
 use crate::model::{Commit, Committed, Holder, LeaseChange, LogChunk, Note, Position, TaskRef, Wake};
 
@@ -42,11 +43,13 @@ pub(super) struct EncodedCommit {
     lease: LeaseChange,
     plan: Option<PlanCommand>,
     output: Vec<LogChunk>,
+    for_books: BookChange,
 }
 
 impl From<Commit> for EncodedCommit {
     fn from(commit: Commit) -> Self {
         Self {
+            for_books: book_changes(&commit.task, &commit.events),
             key: commit.key,
             holder: commit.holder,
             expected: commit.expected,
@@ -85,6 +88,10 @@ impl Writer {
             Ok(status) => status,
             Err(error) => return Ok(Err(error)),
         };
+        if let Some(kept) = self.kept(&commit.for_books)? {
+            return Ok(Err(kept));
+        }
+        self.write_books(&commit.for_books)?;
         let position = self.append(no, lease.version, lease.last_event, commit.body.as_ref())?;
         if let Some(snapshot) = &commit.snapshot {
             self.keep_snapshot(no, position, snapshot)?;
@@ -205,7 +212,7 @@ impl Writer {
             row.reason,
             row.updated_at,
             row.status.code(),
-            if standing.asked { Some(Queue::Undo.code()) } else { Queue::of(row.status).map(Queue::code) },
+            if standing.asked { Some(Queue::Undo.code()) } else { Queue::of(row).map(Queue::code) },
             standing.lease as i64,
             standing.wake_at.map(Timestamp::as_millis),
             row.started_at,
@@ -215,13 +222,23 @@ impl Writer {
         Ok(())
     }
 
-    /// The parts of a row that follow from the task's stages, after those were changed.
+    /// The parts of a row that follow from the task's definition, after that was changed.
     pub(super) fn reshow(&self, no: i64, row: &RowImage) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached(
-                "UPDATE task_runtimes SET done = ?2, total = ?3, stage = ?4, attempt = ?5, due_at = ?6 WHERE no = ?1",
+                "UPDATE task_runtimes SET done = ?2, total = ?3, stage = ?4, attempt = ?5, due_at = ?6, flags = ?7, \
+                 queue = CASE WHEN queue IN (0, 6) THEN ?8 ELSE queue END WHERE no = ?1",
             )?
-            .execute(params![no, row.done, row.total, row.stage, row.attempt, row.due_at])?;
+            .execute(params![
+                no,
+                row.done,
+                row.total,
+                row.stage,
+                row.attempt,
+                row.due_at,
+                row.flags,
+                Queue::of(row).map(Queue::code),
+            ])?;
         Ok(())
     }
 
@@ -262,7 +279,8 @@ impl Writer {
                 (false, _) => {}
             }
         }
-        if row.status != before.status || was_asked {
+        // A task that has waited for its message is PENDING before and after.
+        if row.status != before.status || was_asked || row.status == TaskStatus::Pending {
             self.board.moved(before.plan, Some(before.status), Some(row.status));
         }
         match &before.tenant {

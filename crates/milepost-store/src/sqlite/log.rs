@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 
-use rusqlite::{CachedStatement, Connection};
+use rusqlite::{CachedStatement, Connection, Rows};
 
 use crate::codec::{LogRow, check_body, damaged, decode_events_into};
 use crate::error::StoreError;
@@ -12,6 +12,8 @@ use super::codec::unavailable;
 
 /// A log with more rows than this is decoded by a second thread while the first goes on reading.
 const CHUNK: usize = 1024;
+/// Rows no further apart than this are found faster by passing over what lies between them than by looking up each.
+const NEAR: i64 = 16;
 /// So much is read ahead of the decoding.
 const AHEAD: usize = 4;
 
@@ -30,10 +32,7 @@ pub(super) fn read_log(
     newest: i64,
     since: Since,
 ) -> Result<Vec<LogRow>, StoreError> {
-    let statement = connection
-        .prepare_cached("SELECT task, seq, prev, crc, body FROM events WHERE pos = ?1")
-        .map_err(unavailable("read events"))?;
-    let mut walk = Walk { statement, key, since, next: (newest != 0 && newest != since.position).then_some(newest) };
+    let mut walk = Walk::new(connection, key, newest, since)?;
     let first = walk.chunk()?;
     if walk.is_over() {
         return decode(key, [first]);
@@ -88,45 +87,84 @@ struct Raw {
 }
 
 struct Walk<'a> {
-    statement: CachedStatement<'a>,
+    one: CachedStatement<'a>,
+    range: CachedStatement<'a>,
     key: &'a TaskRef,
     since: Since,
     /// None: it has come to its end.
     next: Option<i64>,
+    /// How many positions to pass over in search of the next rows; none: look up the next one by itself.
+    window: i64,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(connection: &'a Connection, key: &'a TaskRef, newest: i64, since: Since) -> Result<Self, StoreError> {
+        let prepare = |sql| connection.prepare_cached(sql).map_err(unavailable("read events"));
+        let one = prepare("SELECT pos, task, seq, prev, crc, body FROM events WHERE pos = ?1")?;
+        let range = prepare(
+            "SELECT pos, task, seq, prev, crc, body FROM events WHERE pos BETWEEN ?1 AND ?2 AND task = ?3 ORDER BY pos DESC",
+        )?;
+        let next = (newest != 0 && newest != since.position).then_some(newest);
+        Ok(Self { one, range, key, since, next, window: 0 })
+    }
+
     fn is_over(&self) -> bool {
         self.next.is_none()
     }
 
+    /// The next rows, at least one of them.
     fn chunk(&mut self) -> Result<Chunk, StoreError> {
         let mut chunk = Chunk::default();
         while chunk.rows.len() < CHUNK
             && let Some(position) = self.next
         {
-            self.step(position, &mut chunk)?;
+            let rows = match self.window {
+                0 => self.one.query([position]),
+                window => self.range.query((position.saturating_sub(window), position, self.key.no)),
+            };
+            let before = chunk.rows.len();
+            self.next = follow(rows.map_err(unavailable("read events"))?, position, self.key, self.since, &mut chunk)?;
+            self.window = self.next.map_or(0, |next| widen(self.window, position - next, chunk.rows.len() - before));
         }
         Ok(chunk)
     }
+}
 
-    fn step(&mut self, position: i64, chunk: &mut Chunk) -> Result<(), StoreError> {
-        let broken = |detail: &str| damaged(name(position, self.key), detail);
-        let mut rows = self.statement.query([position]).map_err(unavailable("read events"))?;
-        let row = rows.next().map_err(unavailable("read events"))?.ok_or_else(|| broken("it is missing"))?;
+/// Twice as far, if it was worth it: what is passed over in vain is never much more than what was found before.
+fn widen(window: i64, passed: i64, found: usize) -> i64 {
+    let worth_it = passed <= window + NEAR && found as i64 * NEAR >= window;
+    if worth_it { (window * 2).clamp(NEAR * 4, NEAR * CHUNK as i64) } else { 0 }
+}
+
+/// Takes rows as long as each is the one that the row after it names; answers the one that is still to be found.
+fn follow(
+    mut rows: Rows<'_>,
+    newest: i64,
+    key: &TaskRef,
+    since: Since,
+    chunk: &mut Chunk,
+) -> Result<Option<i64>, StoreError> {
+    let mut wanted = newest;
+    while let Some(row) = rows.next().map_err(unavailable("read events"))? {
         let columns = || {
-            let (task, seq, prev) = (row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?);
-            Ok((task, seq, prev, row.get::<_, u32>(3)?, row.get_ref(4)?.as_str()?))
+            let (position, task, seq) = (row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?);
+            Ok((position, task, seq, row.get::<_, i64>(3)?, row.get::<_, u32>(4)?, row.get_ref(5)?.as_str()?))
         };
-        let (task, seq, prev, crc, body) = columns().map_err(unavailable("read events"))?;
-        if task != self.key.no || prev >= position {
-            return Err(broken("it is another task's, or out of order"));
+        let (position, task, seq, prev, crc, body) = columns().map_err(unavailable("read events"))?;
+        if position != wanted {
+            break;
+        }
+        if task != key.no || prev >= position {
+            return Err(damaged(name(position, key), "it is another task's, or out of order"));
         }
         let sequence = u64::try_from(seq).unwrap_or(0);
         chunk.text.push_str(body);
         chunk.rows.push(Raw { position, sequence, crc, end: chunk.text.len() });
-        let last = sequence <= self.since.sequence + 1 || prev == 0 || prev == self.since.position;
-        self.next = (!last).then_some(prev);
-        Ok(())
+        if sequence <= since.sequence + 1 || prev == 0 || prev == since.position {
+            return Ok(None);
+        }
+        wanted = prev;
     }
+    // What it looked for first was not there at all.
+    if wanted == newest { Err(damaged(name(newest, key), "it is missing")) } else { Ok(Some(wanted)) }
 }

@@ -4,6 +4,7 @@
 //! rebuilt from the file when it is opened; what must outlive a crash is in the file.
 
 mod board;
+mod books;
 mod changes;
 mod claim;
 mod codec;

@@ -14,7 +14,7 @@ use crate::model::{
 };
 
 use crate::codec::damaged;
-use crate::row::{FLAG_INTERRUPTED, FLAG_PAUSE_REQUESTED};
+use crate::row::{FLAG_AWAITS_MESSAGE, FLAG_INTERRUPTED, FLAG_PAUSE_REQUESTED};
 
 use super::board::{LEASES_PER_EPOCH, Queue, count_tasks};
 use super::claim::TASK;
@@ -258,6 +258,7 @@ impl Reader<'_> {
             status,
             interrupted: status.is_active() && (flags & FLAG_INTERRUPTED != 0 || orphaned),
             pause_requested: flags & FLAG_PAUSE_REQUESTED != 0,
+            awaits_message: flags & FLAG_AWAITS_MESSAGE != 0,
             version: row.get::<_, i64>(7)?.unsigned_abs(),
             done: row.get(8)?,
             stages: row.get(9)?,
@@ -349,6 +350,13 @@ impl Reader<'_> {
         read().map_err(unavailable("list tenant locks"))
     }
 
+    /// A file of an older format that no owner has opened since may be without it.
+    pub(super) fn has_table(&self, name: &str) -> rusqlite::Result<bool> {
+        self.connection
+            .prepare_cached("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1")?
+            .query_row([name], |row| row.get(0))
+    }
+
     /// Its tasks lie between these two numbers.
     pub(super) fn task_range(&self, plan: i64) -> rusqlite::Result<(i64, i64)> {
         self.connection
@@ -378,7 +386,7 @@ fn progress(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<(u64, u64)>>
 }
 
 /// One row more than asked for was read: if it is there, so is a next page.
-fn page<T>(mut rows: Vec<(i64, T)>, limit: usize) -> Page<T> {
+pub(super) fn page<T>(mut rows: Vec<(i64, T)>, limit: usize) -> Page<T> {
     let more = rows.len() > limit;
     rows.truncate(limit);
     let next = rows.last().filter(|_| more).map(|(no, _)| *no);

@@ -133,6 +133,24 @@ CREATE TABLE snapshots (
     body        TEXT NOT NULL
 );
 ",
+    r"
+-- What is kept beside tasks. Numbers are never given again: who reads a book page by page goes on after the last one.
+CREATE TABLE entries (
+    no          INTEGER PRIMARY KEY AUTOINCREMENT,
+    book        INTEGER NOT NULL,       -- 1 messages heard, 2 outbox, 3 dead letters, 4 turns
+    key         TEXT NOT NULL,
+    at          INTEGER NOT NULL,
+    until       INTEGER,                -- from then on it counts as gone
+    body        TEXT NOT NULL,
+    UNIQUE (book, key)
+);
+CREATE INDEX entries_order ON entries (book, no);
+CREATE INDEX entries_until ON entries (book, until) WHERE until IS NOT NULL;
+
+-- In `task_runtimes`, queue 6 and flag 4 are for a PENDING task that may not be claimed before its message is here.
+UPDATE task_runtimes SET queue = 6, flags = flags | 4 WHERE queue IN (0, 1)
+    AND plan IN (SELECT no FROM plans WHERE json_extract(definition, '$.trigger') = 'message');
+",
 ];
 
 /// Sets up how the owner's connection writes: the log synced at every commit, checkpoints when we say so.

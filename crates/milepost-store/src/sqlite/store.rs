@@ -9,6 +9,7 @@ use milepost_core::plan::Plan;
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::{Semaphore, oneshot};
 
+use crate::books::{Book, BookChange, Entry, EntryQuery};
 use crate::error::StoreError;
 use crate::model::{
     ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note,
@@ -17,6 +18,7 @@ use crate::model::{
 };
 use crate::moved::MovedPlan;
 use crate::store::Store;
+use milepost_core::time::Timestamp;
 
 use super::board::Board;
 use super::codec::unavailable;
@@ -240,6 +242,19 @@ impl Store for SqliteStore {
 
     async fn locks(&self) -> Result<Vec<LockRow>, StoreError> {
         self.read(|reader| reader.locks()).await
+    }
+
+    async fn change_books(&self, change: BookChange) -> Result<(), StoreError> {
+        self.write(|reply| Operation::ChangeBooks(change, reply)).await
+    }
+
+    async fn entries(&self, query: EntryQuery) -> Result<Page<Entry>, StoreError> {
+        self.read(move |reader| reader.entries(&query)).await
+    }
+
+    async fn entry(&self, book: Book, key: &str, now: Timestamp) -> Result<Option<Entry>, StoreError> {
+        let key = key.to_owned();
+        self.look_at(move |reader, _| reader.entry(book, &key, now).map(Glance::Saw)).await
     }
 
     fn stats(&self) -> StoreStats {

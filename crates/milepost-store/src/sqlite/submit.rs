@@ -4,16 +4,17 @@ use std::collections::HashSet;
 
 use milepost_core::id::{TaskId, Tenant};
 use milepost_core::plan::{
-    OnTenantConflict, Plan, PlanCommand, PlanDefinition, TaskCounts, TaskDefinition, next_plan_status,
+    OnTenantConflict, Plan, PlanCommand, PlanDefinition, TaskCounts, TaskDefinition, Trigger, next_plan_status,
 };
 use milepost_core::task::{Event, PlanStatus, Record, TaskStatus};
 use milepost_core::time::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
+use crate::books::BookChange;
 use crate::codec::{SharedPlan, digest, encode_config, encode_events};
 use crate::error::{Clash, StoreError};
 use crate::model::{Difference, PlanRow, Resubmit, Start, Submission, Submitted};
-use crate::row::RowImage;
+use crate::row::{FLAG_AWAITS_MESSAGE, RowImage};
 
 use super::board::{OpenPlan, Queue};
 use super::claim::TASK;
@@ -27,28 +28,37 @@ pub(super) struct EncodedSubmission {
     submission: Submission,
     definition: String,
     digest: [u8; 32],
+    for_books: BookChange,
 }
 
 impl From<Submission> for EncodedSubmission {
-    fn from(submission: Submission) -> Self {
+    fn from(mut submission: Submission) -> Self {
+        let for_books = BookChange { keep: std::mem::take(&mut submission.entries), strike: Vec::new() };
         let definition = serde_json::to_string(&submission.plan.definition);
         let definition = definition.expect("a plan's definition came from JSON or YAML");
-        Self { digest: digest(&definition, &submission.plan.tasks), definition, submission }
+        Self { digest: digest(&definition, &submission.plan.tasks), definition, submission, for_books }
     }
 }
 
 impl Writer {
     pub(super) fn submit(&mut self, encoded: EncodedSubmission) -> Performed<Submitted> {
         let Submission { request, now, .. } = &encoded.submission;
-        let Some(request) = request else { return self.take_in(&encoded) };
-        match self.replay(request, *now)? {
-            Ok(None) => {}
-            Ok(Some(answer)) => return Ok(Ok(answer)),
-            Err(error) => return Ok(Err(error)),
+        if let Some(request) = request {
+            match self.replay(request, *now)? {
+                Ok(None) => {}
+                Ok(Some(answer)) => return Ok(Ok(answer)),
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        if let Some(kept) = self.kept(&encoded.for_books)? {
+            return Ok(Err(kept));
         }
         let submitted = self.take_in(&encoded)?;
         if let Ok(answer) = &submitted {
-            self.keep_request(request, answer, *now)?;
+            self.write_books(&encoded.for_books)?;
+            if let Some(request) = request {
+                self.keep_request(request, answer, *now)?;
+            }
         }
         Ok(submitted)
     }
@@ -208,7 +218,7 @@ impl Writer {
         self.write_plan(no, settled, None, now)
     }
 
-    /// Rows show how far a task is by its stages, which may be others now.
+    /// Rows show how far a task is by its stages, and whether it waits for a message; both may be others now.
     fn refold(&mut self, plan: i64) -> rusqlite::Result<()> {
         let shared = self.board.plans[&plan].shared.clone();
         for (no, _) in self.tasks_of(plan)? {
@@ -298,7 +308,7 @@ impl Writer {
         )?;
         let mut runtimes = self.connection.prepare_cached(
             "INSERT INTO task_runtimes (no, plan, queue, rank, status, version, lease, last_event, done, total, attempt, flags, \
-             updated_at, stage) VALUES (?1, ?2, ?3, ?4, ?5, 1, 0, ?6, 0, ?7, 0, 0, ?8, ?9)",
+             updated_at, stage) VALUES (?1, ?2, ?3, ?4, ?5, 1, 0, ?6, 0, ?7, 0, ?10, ?8, ?9)",
         )?;
         let mut events = self.connection.prepare_cached(INSERT_EVENT)?;
         for task in tasks {
@@ -309,16 +319,20 @@ impl Writer {
             let stages = task.stages.as_ref().unwrap_or(&definition.stages);
             let first = stages.first().map(|stage| stage.name.as_str());
             let rank = -i64::from(task.priority);
+            let awaits_message = definition.settings.trigger == Trigger::Message && task.message.is_none();
+            let (queue, flags) =
+                if awaits_message { (Queue::AwaitsMessage, FLAG_AWAITS_MESSAGE) } else { (Queue::Ready, 0) };
             runtimes.execute(params![
                 no,
                 plan,
-                Queue::Ready.code(),
+                queue.code(),
                 rank,
                 TaskStatus::Pending.code(),
                 position,
                 stages.len() as i64,
                 now.as_millis(),
                 first,
+                flags,
             ])?;
             events.execute(params![position, no, 1, 0, created.crc, created.text])?;
             self.board.next_task += 1;

@@ -39,12 +39,7 @@ impl Reader<'_> {
     /// Oldest first.
     pub(super) fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
         let read = || {
-            // A file of the first format that no owner has opened since has no such table, and no tokens.
-            let known = self
-                .connection
-                .prepare_cached("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'tokens'")?
-                .query_row([], |row| row.get::<_, i64>(0))?;
-            if known == 0 {
+            if !self.has_table("tokens")? {
                 return Ok(Vec::new());
             }
             let mut statement = self.connection.prepare_cached(

@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::books::BookChange;
 use crate::error::StoreError;
 use crate::model::{ClaimRequest, Claimed, Committed, Note, PlanChange, PlanRow, StoreStats, Submitted, TokenRow};
 use crate::moved::MovedPlan;
@@ -37,6 +38,7 @@ pub(super) enum Operation {
     Note(Vec<Note>, Reply<()>),
     PutToken(Box<TokenRow>, Reply<()>),
     Import(Box<MovedPlan>, Reply<()>),
+    ChangeBooks(BookChange, Reply<()>),
 }
 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -329,6 +331,7 @@ impl Writer {
             Operation::Note(notes, reply) => answer!(Note, reply, self.note(notes)),
             Operation::PutToken(token, reply) => answer!(PutToken, reply, self.put_token(&token)),
             Operation::Import(plan, reply) => answer!(Import, reply, self.import(*plan)),
+            Operation::ChangeBooks(change, reply) => answer!(ChangeBooks, reply, self.change_books(&change)),
         }
     }
 }
@@ -345,6 +348,7 @@ enum Answer {
     Note(Reply<()>, Result<(), Option<StoreError>>),
     PutToken(Reply<()>, Result<(), Option<StoreError>>),
     Import(Reply<()>, Result<(), Option<StoreError>>),
+    ChangeBooks(Reply<()>, Result<(), Option<StoreError>>),
 }
 
 impl Answer {
@@ -359,9 +363,10 @@ impl Answer {
             Answer::Claim(reply, result) => give(reply, result),
             Answer::Submit(reply, result) => give(reply, result),
             Answer::ChangePlan(reply, result) => give(reply, result),
-            Answer::Note(reply, result) | Answer::PutToken(reply, result) | Answer::Import(reply, result) => {
-                give(reply, result);
-            }
+            Answer::Note(reply, result)
+            | Answer::PutToken(reply, result)
+            | Answer::Import(reply, result)
+            | Answer::ChangeBooks(reply, result) => give(reply, result),
         }
     }
 
@@ -378,9 +383,10 @@ impl Answer {
             Answer::Claim(reply, result) => give(reply, result, error),
             Answer::Submit(reply, result) => give(reply, result, error),
             Answer::ChangePlan(reply, result) => give(reply, result, error),
-            Answer::Note(reply, result) | Answer::PutToken(reply, result) | Answer::Import(reply, result) => {
-                give(reply, result, error);
-            }
+            Answer::Note(reply, result)
+            | Answer::PutToken(reply, result)
+            | Answer::Import(reply, result)
+            | Answer::ChangeBooks(reply, result) => give(reply, result, error),
         }
     }
 }

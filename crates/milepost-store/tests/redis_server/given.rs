@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
-use milepost_core::plan::{Action, Plan, PlanDefinition, Recovery, Settings, StageDefinition, TaskDefinition};
+use milepost_core::message::Arrival;
+use milepost_core::plan::{Action, Plan, PlanDefinition, Recovery, Settings, StageDefinition, TaskDefinition, Trigger};
 use milepost_core::retry::RetryPolicy;
 use milepost_core::task::{By, Command, StageEnded, StageResult, decide};
 use milepost_core::time::{Millis, Timestamp};
 use milepost_store::{
-    ClaimRequest, Commit, Committed, Holder, LeaseChange, Membership, RedisStore, Resubmit, Start, Store, StoreError,
-    StoredTask, Submission, Submitted,
+    ClaimRequest, Commit, Committed, Entry, Holder, LeaseChange, Membership, RedisStore, Resubmit, Start, Store,
+    StoreError, StoredTask, Submission, Submitted,
 };
 use serde_json::json;
 
@@ -43,6 +44,8 @@ pub(crate) fn plan(id: &str, tasks: &[(&str, Option<&str>)]) -> Plan {
         input: json!(null),
         matrix: Default::default(),
         stages: None,
+        file: None,
+        message: None,
     };
     let definition = PlanDefinition {
         id: plan_id(id),
@@ -57,6 +60,17 @@ pub(crate) fn plan(id: &str, tasks: &[(&str, Option<&str>)]) -> Plan {
 pub(crate) fn manual(mut plan: Plan) -> Plan {
     plan.definition.settings.recovery = Recovery::Manual;
     plan
+}
+
+/// Its tasks wait, each for its message.
+pub(crate) fn by_message(mut plan: Plan) -> Plan {
+    plan.definition.settings.trigger = Trigger::Message;
+    plan
+}
+
+pub(crate) fn message(id: &str) -> Arc<Arrival> {
+    let remembered_until = now() + Millis::from_secs(3600);
+    Arc::new(Arrival { id: id.into(), deadline: None, remembered_until, text: "{}".into(), origin: None })
 }
 
 pub(crate) fn many(id: &str, count: usize) -> Plan {
@@ -96,8 +110,12 @@ fn boot() -> String {
 }
 
 pub(crate) async fn try_submit(store: &RedisStore, plan: Plan) -> Result<Submitted, StoreError> {
-    let plan = Arc::new(plan);
-    store.submit(Submission { plan, start: Start::AtOnce, resubmit: Resubmit::Same, request: None, now: now() }).await
+    submit_with(store, plan, Vec::new()).await
+}
+
+pub(crate) async fn submit_with(store: &RedisStore, plan: Plan, entries: Vec<Entry>) -> Result<Submitted, StoreError> {
+    let (plan, start, resubmit) = (Arc::new(plan), Start::AtOnce, Resubmit::Same);
+    store.submit(Submission { plan, start, resubmit, request: None, entries, now: now() }).await
 }
 
 pub(crate) async fn submit(store: &RedisStore, plan: Plan) {

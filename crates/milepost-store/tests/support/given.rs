@@ -47,6 +47,8 @@ pub(crate) fn plan(id: &str, tasks: &[(&str, Option<&str>)], settings: impl FnOn
         input: serde_json::Value::Null,
         matrix: serde_json::Map::new(),
         stages: None,
+        file: None,
+        message: None,
     };
     Plan { definition, tasks: tasks.iter().map(task).collect() }
 }
@@ -57,7 +59,14 @@ pub(crate) fn now() -> Timestamp {
 
 pub(crate) async fn submit(store: &MysqlStore, plan: Plan) {
     let plan = Arc::new(plan);
-    let submission = Submission { plan, start: Start::AtOnce, resubmit: Resubmit::Same, request: None, now: now() };
+    let submission = Submission {
+        plan,
+        start: Start::AtOnce,
+        resubmit: Resubmit::Same,
+        request: None,
+        entries: Vec::new(),
+        now: now(),
+    };
     store.submit(submission).await.unwrap();
 }
 

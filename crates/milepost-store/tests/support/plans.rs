@@ -39,6 +39,8 @@ pub(crate) fn plan(id: &str, tasks: usize, stages: usize) -> Plan {
         input: Value::Null,
         matrix: Map::new(),
         stages: None,
+        file: None,
+        message: None,
     };
     let definition = PlanDefinition {
         id: PlanId::parse(id).unwrap(),
@@ -56,7 +58,14 @@ pub(crate) fn task_id(id: &str) -> TaskId {
 
 pub(crate) async fn submit(store: &dyn Store, plan: Plan) {
     let plan = Arc::new(plan);
-    let submission = Submission { plan, start: Start::AtOnce, resubmit: Resubmit::Same, request: None, now: NOW };
+    let submission = Submission {
+        plan,
+        start: Start::AtOnce,
+        resubmit: Resubmit::Same,
+        request: None,
+        entries: Vec::new(),
+        now: NOW,
+    };
     store.submit(submission).await.unwrap();
 }
 

@@ -1,22 +1,31 @@
 -- Taking in plans.
 
 -- Many new plans at once, each whole or not at all.
--- Verdicts: 0 stored, 1 the plan is there, 2 a task's id is taken, 3 a tenant is busy, 4 the request is known.
+-- Verdicts: 0 stored, 1 the plan is there, 2 a task's id is taken, 3 a tenant is busy, 4 the request is known,
+-- 5 what it has for the books is there already: `there` says which of the entries.
 CREATE FUNCTION @.create_plans(
     own bigint, ids text[], statuses smallint[], definitions text[], digests bytea[], mosts integer[], autos boolean[],
-    workflows text[], refuses boolean[], ats bigint[], created_bodies text[], created_crcs bigint[], sizes integer[],
+    workflows text[], refuses boolean[], quiets boolean[], ats bigint[], created_bodies text[], created_crcs bigint[], sizes integer[],
     request_keys text[], request_digests bytea[], request_answers text[],
     task_plans bigint[], task_places bigint[], task_ids text[], tenants text[], ranks bigint[], bodies text[], crcs bigint[],
-    stages text[], totals integer[]
-) RETURNS smallint[] LANGUAGE plpgsql
+    stages text[], totals integer[], flagses smallint[],
+    entry_ords bigint[] DEFAULT NULL, entry_books smallint[] DEFAULT NULL, entry_keys text[] DEFAULT NULL,
+    entry_ats bigint[] DEFAULT NULL, entry_untils bigint[] DEFAULT NULL, entry_bodies text[] DEFAULT NULL,
+    entry_replaces boolean[] DEFAULT NULL,
+    strike_ords bigint[] DEFAULT NULL, strike_books smallint[] DEFAULT NULL, strike_keys text[] DEFAULT NULL
+) RETURNS TABLE (verdicts smallint[], there bigint[]) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     base bigint := @.begin_write(own); clock bigint := @.now_ms();
-    taken bigint[]; busy bigint[]; verdicts smallint[]; last_plan bigint; last_task bigint;
+    taken bigint[]; busy bigint[]; refused_ords bigint[]; last_plan bigint; last_task bigint;
     -- Of each plan: its number, that of its first task, and the position of its own row in the log. 0 where it is refused.
     plan_nos bigint[]; firsts bigint[]; places bigint[]; new_plans bigint; new_tasks bigint;
 BEGIN
+    IF entry_ords IS NOT NULL THEN
+        there := @.entries_there(entry_books, entry_keys, entry_ats, entry_replaces);
+        refused_ords := ARRAY(SELECT entry_ords[k.place] FROM unnest(there) k (place));
+    END IF;
     SELECT array_agg(DISTINCT t.plan) INTO taken
     FROM unnest(task_plans, task_ids) t (plan, id) JOIN @.task_configs c ON c.id = t.id COLLATE "C";
     IF true = ANY (refuses) THEN
@@ -26,7 +35,8 @@ BEGIN
     END IF;
     SELECT array_agg(i.verdict) INTO verdicts FROM (
         SELECT CASE
-            WHEN k.key IS NOT NULL AND k.at > i.at - 86400000 THEN 4 WHEN p.no IS NOT NULL THEN 1
+            WHEN k.key IS NOT NULL AND k.at > i.at - 86400000 THEN 4 WHEN i.ord = ANY (refused_ords) THEN 5
+            WHEN p.no IS NOT NULL THEN 1
             WHEN i.ord = ANY (taken) THEN 2 WHEN i.ord = ANY (busy) THEN 3 ELSE 0 END::smallint AS verdict
         FROM unnest(ids, ats, request_keys) WITH ORDINALITY i (id, at, key, ord)
         LEFT JOIN @.plans p ON p.id = i.id COLLATE "C"
@@ -62,9 +72,9 @@ BEGIN
     WHERE verdicts[t.plan] = 0;
     INSERT INTO @.task_runtimes (no, plan, queue, rank, tenant, status, slot, version, lease, last_event, done, total, stage,
         attempt, flags, updated_at)
-    SELECT firsts[t.plan] + t.place - 1, plan_nos[t.plan], 0, t.rank, t.tenant, 0, false, 1, 0, places[t.plan] + t.place, 0, t.total,
-        t.stage, 0, 0, ats[t.plan]
-    FROM unnest(task_plans, task_places, ranks, tenants, totals, stages) t (plan, place, rank, tenant, total, stage)
+    SELECT firsts[t.plan] + t.place - 1, plan_nos[t.plan], @.idle_queue(0::smallint, t.flags), t.rank, t.tenant, 0, false, 1, 0,
+        places[t.plan] + t.place, 0, t.total, t.stage, 0, t.flags, ats[t.plan]
+    FROM unnest(task_plans, task_places, ranks, tenants, totals, stages, flagses) t (plan, place, rank, tenant, total, stage, flags)
     WHERE verdicts[t.plan] = 0;
     INSERT INTO @.events (pos, task, seq, crc, body)
     SELECT places[t.plan] + t.place, firsts[t.plan] + t.place - 1, 1, created_crcs[t.plan], created_bodies[t.plan]
@@ -74,8 +84,15 @@ BEGIN
     PERFORM @.keep_request(k.key, k.digest, k.at, k.answer)
     FROM unnest(request_keys, request_digests, ats, request_answers) WITH ORDINALITY k (key, digest, at, answer, ord)
     WHERE k.key IS NOT NULL AND verdicts[k.ord] = 0;
-    IF EXISTS (SELECT FROM unnest(verdicts, statuses) v (verdict, status) WHERE v.verdict = 0 AND v.status = 2) THEN
+    IF entry_ords IS NOT NULL THEN
+        PERFORM @.write_entries(ARRAY(SELECT v.verdict = 0 FROM unnest(verdicts) v (verdict)), entry_ords, entry_books, entry_keys, entry_ats, entry_untils,
+            entry_bodies, strike_ords, strike_books, strike_keys);
+    END IF;
+    IF EXISTS (
+        SELECT FROM unnest(verdicts, statuses, quiets) v (verdict, status, quiet)
+        WHERE v.verdict = 0 AND v.status = 2 AND NOT v.quiet
+    ) THEN
         PERFORM @.call_others(own);
     END IF;
-    RETURN verdicts;
+    RETURN NEXT;
 END $$;

@@ -54,7 +54,8 @@ CREATE TABLE @.task_runtimes (
     no          bigint PRIMARY KEY,
     plan        bigint NOT NULL,
     queue       smallint,                   -- 0 ready, 1 waits for its tenant, 2 held, 3 paused, 4 damaged, 5 to be undone,
-                                            -- 6 sleeps until wake_at, 7 nobody has it: recovery; null when ended
+                                            -- 6 sleeps until wake_at, 7 nobody has it: recovery; null when ended, or when it
+                                            -- awaits a message
     rank        bigint NOT NULL,            -- smaller first: the priority, negated
     tenant      text COLLATE "C",
     status      smallint NOT NULL,
@@ -68,7 +69,7 @@ CREATE TABLE @.task_runtimes (
     stage       text,
     attempt     integer NOT NULL,
     due_at      bigint,
-    flags       smallint NOT NULL,          -- 1 interrupted, 2 pause requested
+    flags       smallint NOT NULL,          -- 1 interrupted, 2 pause requested, 4 awaits a message
     reason      text,
     progress    bigint,
     progress_of bigint,

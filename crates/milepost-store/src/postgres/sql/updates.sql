@@ -1,6 +1,7 @@
 -- Changing a plan that is there: tasks join as PENDING, others go with their logs, the rest keep what they have done.
 -- Verdicts: 0 done, 1 something of it has changed since it was looked at, 2 a task's id is taken, 3 a tenant is busy,
--- 5 a live node has a task of it. Everything is as it was looked at, so the caller knows what becomes of the plan.
+-- 5 a live node has a task of it, 6 what it has for the books is there already: `there` says which of the entries.
+-- Everything is as it was looked at, so the caller knows what becomes of the plan.
 CREATE FUNCTION @.update_plan(
     own bigint, plan_no bigint, expected bigint, definition text, digest bytea, most integer, auto boolean, workflow text,
     refuses boolean, at bigint, start boolean, next smallint, new_ended bigint, new_counts integer[],
@@ -8,9 +9,15 @@ CREATE FUNCTION @.update_plan(
     gone bigint[], gone_versions bigint[],
     kept bigint[], kept_versions bigint[], kept_tenants text[], kept_ranks bigint[], kept_bodies text[], kept_crcs bigint[],
     kept_dones integer[], kept_totals integer[], kept_stages text[], kept_attempts integer[], kept_dues bigint[],
+    kept_flagses smallint[],
     created_body text, created_crc bigint,
-    task_ids text[], tenants text[], ranks bigint[], bodies text[], crcs bigint[], stages text[], totals integer[]
-) RETURNS TABLE (verdict integer) LANGUAGE plpgsql AS $$
+    task_ids text[], tenants text[], ranks bigint[], bodies text[], crcs bigint[], stages text[], totals integer[],
+    flagses smallint[],
+    entry_ords bigint[] DEFAULT NULL, entry_books smallint[] DEFAULT NULL, entry_keys text[] DEFAULT NULL,
+    entry_ats bigint[] DEFAULT NULL, entry_untils bigint[] DEFAULT NULL, entry_bodies text[] DEFAULT NULL,
+    entry_replaces boolean[] DEFAULT NULL,
+    strike_ords bigint[] DEFAULT NULL, strike_books smallint[] DEFAULT NULL, strike_keys text[] DEFAULT NULL
+) RETURNS TABLE (verdict integer, there bigint[]) LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
     base bigint := @.begin_write(own); p @.plans; first_new bigint; clock bigint := @.now_ms();
@@ -19,11 +26,16 @@ BEGIN
     PERFORM @.reap(own);
     SELECT * INTO p FROM @.plans q WHERE q.no = plan_no;
     verdict := 0;
+    IF entry_ords IS NOT NULL THEN
+        there := @.entries_there(entry_books, entry_keys, entry_ats, entry_replaces);
+    END IF;
     IF p.version IS DISTINCT FROM expected OR EXISTS (
         SELECT FROM unnest(gone || kept, gone_versions || kept_versions) t (no, version)
         LEFT JOIN @.task_runtimes r ON r.no = t.no WHERE r.version IS DISTINCT FROM t.version
     ) THEN
         verdict := 1;
+    ELSIF there IS NOT NULL THEN
+        verdict := 6;
     ELSIF EXISTS (SELECT FROM @.task_runtimes r WHERE r.no = ANY (gone || kept) AND r.queue = 2) THEN
         verdict := 5;
     ELSIF EXISTS (SELECT FROM @.task_configs c WHERE c.id = ANY (task_ids)) THEN
@@ -50,9 +62,11 @@ BEGIN
     UPDATE @.task_configs c SET body = k.body, crc = k.crc, tenant = k.tenant
     FROM unnest(kept, kept_bodies, kept_crcs, kept_tenants) k (no, body, crc, tenant) WHERE c.no = k.no;
     UPDATE @.task_runtimes r SET rank = k.rank, tenant = k.tenant, done = k.done, total = k.total, stage = k.stage,
-        attempt = k.attempt, due_at = k.due
-    FROM unnest(kept, kept_ranks, kept_tenants, kept_dones, kept_totals, kept_stages, kept_attempts, kept_dues)
-        k (no, rank, tenant, done, total, stage, attempt, due) WHERE r.no = k.no;
+        attempt = k.attempt, due_at = k.due, flags = k.flags,
+        -- What sets its tasks off may be another now.
+        queue = CASE WHEN r.status = 0 AND (r.flags | k.flags) & 4 <> 0 THEN @.idle_queue(r.status, k.flags) ELSE r.queue END
+    FROM unnest(kept, kept_ranks, kept_tenants, kept_dones, kept_totals, kept_stages, kept_attempts, kept_dues, kept_flagses)
+        k (no, rank, tenant, done, total, stage, attempt, due, flags) WHERE r.no = k.no;
     -- A tenant may have become free; who still has to wait lines up again at the next claim.
     UPDATE @.task_runtimes r SET queue = 0 WHERE r.queue = 1;
 
@@ -62,8 +76,9 @@ BEGIN
     FROM unnest(task_ids, tenants, bodies, crcs) WITH ORDINALITY t (id, tenant, body, crc, i);
     INSERT INTO @.task_runtimes (no, plan, queue, rank, tenant, status, slot, version, lease, last_event, done, total, stage,
         attempt, flags, updated_at)
-    SELECT first_new + t.i - 1, plan_no, 0, t.rank, t.tenant, 0, false, 1, 0, base + t.i, 0, t.total, t.stage, 0, 0, at
-    FROM unnest(ranks, tenants, totals, stages) WITH ORDINALITY t (rank, tenant, total, stage, i);
+    SELECT first_new + t.i - 1, plan_no, @.idle_queue(0::smallint, t.flags), t.rank, t.tenant, 0, false, 1, 0, base + t.i, 0,
+        t.total, t.stage, 0, t.flags, at
+    FROM unnest(ranks, tenants, totals, stages, flagses) WITH ORDINALITY t (rank, tenant, total, stage, flags, i);
     INSERT INTO @.events (pos, task, seq, crc, body)
     SELECT base + t.i, first_new + t.i - 1, 1, created_crc, created_body FROM generate_series(1, added) t (i);
 
@@ -88,6 +103,10 @@ BEGIN
     UPDATE @.counters c SET position = base + added + 2, task = first_new + added - 1;
     IF request_key IS NOT NULL THEN
         PERFORM @.keep_request(request_key, request_digest, at, request_answer);
+    END IF;
+    IF entry_ords IS NOT NULL THEN
+        PERFORM @.write_entries(ARRAY[true], entry_ords, entry_books, entry_keys, entry_ats, entry_untils,
+            entry_bodies, strike_ords, strike_books, strike_keys);
     END IF;
     PERFORM @.call_others(own);
     RETURN NEXT;

@@ -84,8 +84,14 @@ CREATE FUNCTION @.plan_body(status smallint, at bigint, by_whom text) RETURNS te
         || '","at":' || at || coalesce(',"by":' || by_whom, '') || '}'
 $$;
 
+-- Where a task waits that nobody works on. While it awaits a message it is nowhere, and nobody finds it.
+CREATE FUNCTION @.idle_queue(status smallint, flags smallint) RETURNS smallint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE status WHEN 0 THEN CASE WHEN flags & 4 = 0 THEN 0 END WHEN 2 THEN 3 END::smallint
+$$;
+
 -- Holders: a lease, or -1 for an operator. `after`: 0 as it was, 1 asleep until `wake`, 2 for recovery, 3 to be undone.
--- Verdicts: 0 taken, 1 unknown, 2 at another version, 3 another's, 4 refused by its plan.
+-- Verdicts: 0 taken, 1 unknown, 2 at another version, 3 another's, 4 refused by its plan, 5 what it
+-- has for the books is there already: `there` says which of the entries.
 CREATE FUNCTION @.commit_tasks(
     own bigint, nos bigint[], holders bigint[], expected bigint[], afters smallint[], wakes bigint[],
     statuses smallint[], versions bigint[], dones integer[], totals integer[], stages text[], attempts integer[],
@@ -93,18 +99,26 @@ CREATE FUNCTION @.commit_tasks(
     bodies text[], crcs bigint[], event_attempts integer[], backoffs bigint[], failures text[],
     asked smallint[], all_completed smallint[], some_not smallint[],
     log_ords bigint[], log_stages text[], log_attempts integer[], log_ats bigint[], log_bytes bytea[],
-    image_ords bigint[], image_crcs bigint[], image_bodies text[]
+    image_ords bigint[], image_crcs bigint[], image_bodies text[],
+    entry_ords bigint[] DEFAULT NULL, entry_books smallint[] DEFAULT NULL, entry_keys text[] DEFAULT NULL,
+    entry_ats bigint[] DEFAULT NULL, entry_untils bigint[] DEFAULT NULL, entry_bodies text[] DEFAULT NULL,
+    entry_replaces boolean[] DEFAULT NULL,
+    strike_ords bigint[] DEFAULT NULL, strike_books smallint[] DEFAULT NULL, strike_keys text[] DEFAULT NULL
 ) RETURNS TABLE (verdicts smallint[], found_versions bigint[], found_leases bigint[], positions bigint[], plan_statuses smallint[],
-    change_ords bigint[], change_statuses smallint[]) LANGUAGE plpgsql
+    change_ords bigint[], change_statuses smallint[], there bigint[]) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     base bigint := @.begin_write(own);
     m_ords bigint[]; m_nos bigint[]; m_plans bigint[]; m_froms smallint[]; m_tos smallint[]; m_slots integer[];
-    m_tenants text[]; m_ats bigint[]; released boolean;
+    m_tenants text[]; m_ats bigint[]; released boolean; refused_ords bigint[];
 BEGIN
     IF -1 = ANY (holders) THEN
         PERFORM @.reap(own);
+    END IF;
+    IF entry_ords IS NOT NULL THEN
+        there := @.entries_there(entry_books, entry_keys, entry_ats, entry_replaces);
+        refused_ords := ARRAY(SELECT entry_ords[k.place] FROM unnest(there) k (place));
     END IF;
     WITH input AS MATERIALIZED (
         SELECT * FROM unnest(nos, holders, expected, afters, wakes, statuses, versions, dones, totals, stages, attempts, dues,
@@ -117,12 +131,14 @@ BEGIN
             CASE
                 WHEN r.no IS NULL THEN 1
                 WHEN i.holder > 0 AND r.lease = i.holder AND i.holder >> 40 = own THEN
-                    CASE WHEN r.version <> i.expected THEN 2 WHEN asked[p.status + 1] < 0 THEN 4 ELSE 0 END
+                    CASE WHEN r.version <> i.expected THEN 2 WHEN asked[p.status + 1] < 0 THEN 4
+                        WHEN i.ord = ANY (refused_ords) THEN 5 ELSE 0 END
                 -- A commit that gave its lease back and is sent again hears that the first one had arrived.
                 WHEN i.holder >= 0 AND r.lease = 0 AND r.version <> i.expected THEN 2
                 WHEN i.holder >= 0 OR r.queue = 2 THEN 3
                 WHEN r.version <> i.expected THEN 2
                 WHEN asked[p.status + 1] < 0 THEN 4
+                WHEN i.ord = ANY (refused_ords) THEN 5
                 ELSE 0
             END AS verdict
         FROM input i LEFT JOIN @.task_runtimes r ON r.no = i.no
@@ -137,7 +153,7 @@ BEGIN
             wake_at = CASE WHEN NOT j.active THEN NULL WHEN j.after IN (1, 3) THEN j.wake
                 WHEN j.after = 0 AND j.found_lease = 0 THEN r.wake_at END,
             queue = CASE
-                WHEN NOT j.active THEN CASE j.status WHEN 0 THEN 0 WHEN 2 THEN 3 END
+                WHEN NOT j.active THEN @.idle_queue(j.status, j.flags)
                 WHEN j.after = 1 THEN 6 WHEN j.after = 2 THEN 7 WHEN j.after = 3 THEN 5
                 WHEN j.holder < 0 AND j.found_lease <> 0 THEN 7
                 ELSE r.queue END
@@ -184,11 +200,16 @@ BEGIN
         FROM unnest(image_ords, image_crcs, image_bodies) s (ord, crc, body) WHERE verdicts[s.ord] = 0
         ON CONFLICT (task) DO UPDATE SET seq = excluded.seq, pos = excluded.pos, crc = excluded.crc, body = excluded.body;
     END IF;
+    IF entry_ords IS NOT NULL THEN
+        PERFORM @.write_entries(ARRAY(SELECT v.verdict = 0 FROM unnest(verdicts) v (verdict)), entry_ords, entry_books, entry_keys, entry_ats, entry_untils,
+            entry_bodies, strike_ords, strike_books, strike_keys);
+    END IF;
     RETURN NEXT;
 END $$;
 
 -- Takes tasks that were picked, each if it is still as it was then: lease, tenant lock and slot at once, or nothing.
--- A plan that has fewer free slots than it is asked for gives none.
+-- A plan that has fewer free slots than it is asked for gives none. One that has something for the books which is there
+-- already is set aside.
 CREATE FUNCTION @.take_tasks(
     own bigint, lock_ms bigint, now_at bigint,
     nos bigint[], expected bigint[], queues smallint[], found_leases bigint[], revisions integer[], new_leases bigint[],
@@ -197,7 +218,11 @@ CREATE FUNCTION @.take_tasks(
     bodies text[], crcs bigint[], event_attempts integer[], backoffs bigint[], failures text[], pauses boolean[],
     asked smallint[], all_completed smallint[], some_not smallint[],
     image_ords bigint[], image_crcs bigint[], image_bodies text[],
-    waits bigint[], aside bigint[], aside_versions bigint[], aside_reasons text[]
+    waits bigint[], aside bigint[], aside_versions bigint[], aside_reasons text[],
+    entry_ords bigint[] DEFAULT NULL, entry_books smallint[] DEFAULT NULL, entry_keys text[] DEFAULT NULL,
+    entry_ats bigint[] DEFAULT NULL, entry_untils bigint[] DEFAULT NULL, entry_bodies text[] DEFAULT NULL,
+    entry_replaces boolean[] DEFAULT NULL,
+    strike_ords bigint[] DEFAULT NULL, strike_books smallint[] DEFAULT NULL, strike_keys text[] DEFAULT NULL
 ) RETURNS TABLE (taken boolean[], change_ords bigint[], change_plans text[]) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
@@ -206,7 +231,12 @@ DECLARE
     clock bigint := @.now_ms();
     m_ords bigint[]; m_nos bigint[]; m_plans bigint[]; m_froms smallint[]; m_tos smallint[]; m_slots integer[];
     m_tenants text[]; m_ats bigint[]; m_asks boolean[]; free bigint[];
+    there bigint[]; refused_ords bigint[];
 BEGIN
+    IF entry_ords IS NOT NULL THEN
+        there := @.entries_there(entry_books, entry_keys, entry_ats, entry_replaces);
+        refused_ords := ARRAY(SELECT entry_ords[k.place] FROM unnest(there) k (place));
+    END IF;
     -- A row that somebody else has a hand on, a person at a prompt perhaps, is passed over: nobody waits for it here.
     free := ARRAY(
         SELECT r.no FROM unnest(nos) i (no) JOIN @.task_runtimes r ON r.no = i.no FOR UPDATE OF r SKIP LOCKED
@@ -219,7 +249,7 @@ BEGIN
     ), found AS MATERIALIZED (
         SELECT i.*, i.status IN (1, 6) AS active, r.plan, r.status AS was, r.slot, r.tenant, p.max_concurrency - p.slots AS room,
             r.version = i.expected AND r.queue = i.queue AND r.lease = i.found_lease AND p.revision = i.revision
-            AND r.no = ANY (free) AND (p.status = 2 OR r.status = 6)
+            AND r.no = ANY (free) AND (p.status = 2 OR r.status = 6) AND coalesce(i.ord <> ALL (refused_ords), true)
             AND NOT EXISTS (
                 SELECT FROM @.locks l WHERE l.tenant = r.tenant AND l.task <> r.no AND l.expires_at >= clock
             ) AS as_picked
@@ -234,7 +264,7 @@ BEGIN
             ended_at = j.ended_at, status = j.status, slot = j.active, progress = NULL, wake_at = NULL,
             lease = CASE WHEN j.active THEN j.lease ELSE 0 END,
             last_event = CASE WHEN j.body IS NULL THEN r.last_event ELSE base + 2 * j.ord - 1 END,
-            queue = CASE WHEN j.active THEN 2 ELSE CASE j.status WHEN 0 THEN 0 WHEN 2 THEN 3 END END
+            queue = CASE WHEN j.active THEN 2 ELSE @.idle_queue(j.status, j.flags) END
         FROM judged j WHERE r.no = j.no AND j.ok
     ), logged AS (
         INSERT INTO @.events (pos, task, seq, crc, attempt_number, backoff_delay_ms, failure_reason, body)
@@ -281,14 +311,28 @@ BEGIN
         UPDATE @.task_runtimes r SET queue = 4, reason = a.reason FROM unnest(aside, aside_versions, aside_reasons) a (no, version, reason)
         WHERE r.no = a.no AND r.version = a.version AND r.queue <> 2;
     END IF;
+    IF there IS NOT NULL THEN
+        UPDATE @.task_runtimes r SET queue = 4, reason = 'what it has for the books is there already: ' || entry_keys[k.place]
+        FROM unnest(there) k (place)
+        WHERE r.no = nos[entry_ords[k.place]] AND r.version = expected[entry_ords[k.place]] AND r.queue <> 2;
+    END IF;
+    IF entry_ords IS NOT NULL THEN
+        PERFORM @.write_entries(taken, entry_ords, entry_books, entry_keys, entry_ats, entry_untils,
+            entry_bodies, strike_ords, strike_books, strike_keys);
+    END IF;
     RETURN NEXT;
 END $$;
 
--- A plan's own status. Verdicts: 0 changed or as it was, 2 at another version, 4 refused.
+-- A plan's own status. Verdicts: 0 changed or as it was, 2 at another version, 4 refused, 5 what it has for the books is
+-- there already.
 CREATE FUNCTION @.change_plan(
     own bigint, plan_no bigint, expected bigint, asked smallint[], by_whom text, at bigint,
-    request_key text, request_digest bytea, request_answer text
-) RETURNS TABLE (verdict integer, status smallint, version bigint) LANGUAGE plpgsql AS $$
+    request_key text, request_digest bytea, request_answer text,
+    entry_ords bigint[] DEFAULT NULL, entry_books smallint[] DEFAULT NULL, entry_keys text[] DEFAULT NULL,
+    entry_ats bigint[] DEFAULT NULL, entry_untils bigint[] DEFAULT NULL, entry_bodies text[] DEFAULT NULL,
+    entry_replaces boolean[] DEFAULT NULL,
+    strike_ords bigint[] DEFAULT NULL, strike_books smallint[] DEFAULT NULL, strike_keys text[] DEFAULT NULL
+) RETURNS TABLE (verdict integer, status smallint, version bigint, there bigint[]) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE base bigint := @.begin_write(own); p @.plans; over boolean; next smallint;
 BEGIN
@@ -296,7 +340,10 @@ BEGIN
     status := p.status;
     version := p.version;
     next := coalesce(asked[p.status + 1], p.status);
-    verdict := CASE WHEN expected <> p.version THEN 2 WHEN next < 0 THEN 4 ELSE 0 END;
+    IF entry_ords IS NOT NULL THEN
+        there := @.entries_there(entry_books, entry_keys, entry_ats, entry_replaces);
+    END IF;
+    verdict := CASE WHEN expected <> p.version THEN 2 WHEN next < 0 THEN 4 WHEN there IS NOT NULL THEN 5 ELSE 0 END;
     IF verdict = 0 AND next <> p.status THEN
         over := p.counts[1] + p.counts[2] + p.counts[3] + p.counts[7] = 0;
         UPDATE @.plans SET status = next, version = version + 1, changed_by = by_whom,
@@ -312,6 +359,10 @@ BEGIN
     END IF;
     IF verdict = 0 AND request_key IS NOT NULL THEN
         PERFORM @.keep_request(request_key, request_digest, at, request_answer);
+    END IF;
+    IF entry_ords IS NOT NULL THEN
+        PERFORM @.write_entries(ARRAY[verdict = 0], entry_ords, entry_books, entry_keys, entry_ats, entry_untils,
+            entry_bodies, strike_ords, strike_books, strike_keys);
     END IF;
     RETURN NEXT;
 END $$;

@@ -46,6 +46,9 @@ local function commit(no, expected, lease, keeps, wake, undo, table_of_plan, new
     asked = tonumber(string.sub(table_of_plan, plan.status + 1, plan.status + 1))
     if not asked then return { 'refused', plan.status, plan.id } end
   end
+  local clash = kept_entry(new.books)
+  if clash then return clash end
+  write_books(new.books)
   local before = task.status
   local at = store(task, new, hold_after(task, new, lease, keeps, wake, undo))
   if before == task.status and not asked then return { 'ok', at, '' } end
@@ -93,5 +96,6 @@ while at <= #ARGV do
     at = next
   end
 end
+sweep_books()
 flush()
 return answers

@@ -117,7 +117,7 @@ local function offer(plan, list, has)
   local candidates = M .. list .. '-plans:' .. plan.kind
   if not has then
     call('ZREM', candidates, plan.no)
-  elseif call('ZADD', candidates, plan.no, plan.no) == 1 then
+  elseif call('ZADD', candidates, plan.no, plan.no) == 1 and plan.look ~= 'quietly' then
     woke = true
   end
 end

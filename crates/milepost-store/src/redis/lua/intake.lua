@@ -63,21 +63,22 @@ local function in_parts(list, write)
   for from = 1, #list, 1000 do write(unpack(list, from, math.min(from + 999, #list))) end
 end
 
--- New tasks, PENDING; for each: id, tenant, rank, body, its checksum, what lists show.
-local NEW = 6
+-- New tasks, PENDING; for each: id, tenant, rank, body, its checksum, what lists show, whether it awaits its message.
+local NEW = 7
 local function insert_tasks(plan_no, plan_id, first_no, at, tasks, now)
   local created = iso(now)
   local numbers, members, ready = {}, {}, {}
   for index = 0, tasks - 1 do
     local a = at + index * NEW
     local no, id, tenant, rank = string.format('%d', first_no + index), ARGV[a], ARGV[a + 1], ARGV[a + 2]
+    local awaits = ARGV[a + 6] == '1'
     call('HSET', M .. 'task:' .. no, 'id', id, 'plan', plan_no, 'tenant', tenant, 'rank', rank, 'created', now, 'body',
       ARGV[a + 3], 'crc', ARGV[a + 4], 'image', ARGV[a + 5], 'status', '0', 'grip', '1 0', 'session', '', 'wake', '', 'place',
-      'ready', 'slot', '0', 'asked', '0', 'paused', '0')
+      awaits and 'awaits' or 'ready', 'slot', '0', 'asked', '0', 'paused', '0')
     local last = #numbers
     numbers[last + 1], numbers[last + 2] = id, no
     members[last + 1], members[last + 2] = no, no
-    ready[last + 1], ready[last + 2] = rank, pad(no)
+    if not awaits then ready[#ready + 1], ready[#ready + 2] = rank, pad(no) end
     local key = P .. 'task:' .. id
     try('HSET', key, 'taskId', id, 'tenantId', tenant, 'planId', plan_id, 'status', 'PENDING', 'pauseRequested', 'false',
       'createdAt', created)

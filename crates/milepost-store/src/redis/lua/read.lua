@@ -173,6 +173,16 @@ function questions.changes(after, only, limit)
   return { upto, #some == 4096 and 1 or 0, found }
 end
 
+-- Each with its number and key, the oldest first, also those that are over.
+function questions.entries(book, after, limit)
+  local found = call('ZRANGEBYSCORE', M .. 'book-numbers:' .. book, '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, limit)
+  local entries = {}
+  for index = 1, #found, 2 do
+    entries[#entries + 1] = { found[index + 1], found[index], call('HGET', M .. 'book:' .. book, found[index]) or '' }
+  end
+  return entries
+end
+
 function questions.nodes()
   local nodes = {}
   for index, name in ipairs(call('ZRANGE', M .. 'nodes', 0, -1)) do

@@ -8,7 +8,7 @@ local function is_free(task, plan, version, lease, wake, digest)
   if task.version ~= version or task.lease ~= lease or task.wake ~= wake then return false end
   -- An update may have changed its stages since.
   if digest_of(plan.no) ~= digest then return false end
-  if task.place == '' or task.place == 'aside' or task.place == 'idle' then return false end
+  if is_in_no_list(task.place) or task.place == 'idle' then return false end
   if task.status == PENDING and plan.status ~= PLAN_RUNNING then return false end
   return not blocker(task) and (task.slot or plan.slots < plan.max)
 end
@@ -18,6 +18,9 @@ local function take(no, version, lease, wake, digest, new_lease, pausing, new)
   if not task then return { 'gone' } end
   local plan = plan_of(task.plan)
   if not is_free(task, plan, version, lease, wake, digest) then return { 'gone' } end
+  local clash = kept_entry(new.books)
+  if clash then return clash end
+  write_books(new.books)
   if not task.slot then
     task.slot = true
     plan.slots = plan.slots + 1
@@ -45,5 +48,6 @@ while at <= #ARGV do
   answers[#answers + 1] = take(a[at], a[at + 1], a[at + 2], a[at + 3], a[at + 4], a[at + 5], a[at + 6], new)
   at = next
 end
+sweep_books()
 flush()
 return { 'ok', answers }

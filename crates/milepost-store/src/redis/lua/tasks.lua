@@ -6,7 +6,7 @@ local function task_from(no, f)
   local version, lease = string.match(f[6], '^(%d+) (%d+)$')
   return { no = no, id = f[1], plan = f[2], tenant = f[3], rank = tonumber(f[4]), status = tonumber(f[5]),
     version = version, lease = lease, session = f[7], wake = f[8], place = f[9], slot = f[10] == '1', asked = f[11] == '1',
-    paused = f[12] }
+    paused = f[12], awaits = f[9] == 'awaits' }
 end
 
 local function load_task(no)
@@ -97,7 +97,7 @@ end
 -- --- places ---
 
 local function place_of(task, plan)
-  if task.status == PENDING then return 'ready' end
+  if task.status == PENDING then return task.awaits and 'awaits' or 'ready' end
   if not is_active(task.status) then return '' end
   if task.lease ~= '0' and is_member(task.session) then return '' end
   if task.asked then return 'undo' end
@@ -107,6 +107,9 @@ local function place_of(task, plan)
   return 'due'
 end
 
+-- Nobody looks for what waits for its message, or for a person.
+local function is_in_no_list(place) return place == '' or place == 'awaits' or place == 'aside' end
+
 local function unplace(task, plan)
   local place, member = task.place, pad(task.no)
   if place == 'ready' or place == 'undo' then
@@ -114,21 +117,21 @@ local function unplace(task, plan)
     plan.look = true
   elseif place == 'line' then
     call('ZREM', M .. 'line:' .. task.tenant, line_member(task))
-  elseif place ~= '' and place ~= 'aside' then
+  elseif not is_in_no_list(place) then
     call('SREM', M .. 'idle:' .. plan.no, task.no)
     if place == 'due' or place == 'recovery' then call('ZREM', M .. place .. ':' .. plan.kind, member) end
   end
   task.place = ''
 end
 
--- Puts a task where its state belongs; the caller writes its place.
-local function put(task, plan)
+-- Puts a task where its state belongs; the caller writes its place. `quietly`, when no other node is to be called for it.
+local function put(task, plan, quietly)
   local place, member = place_of(task, plan), pad(task.no)
   task.place = place
   if place == 'ready' or place == 'undo' then
     call('ZADD', M .. place .. ':' .. plan.no, place == 'undo' and task.wake or task.rank, member)
-    plan.look = true
-  elseif place ~= '' then
+    plan.look = quietly and (plan.look or 'quietly') or true
+  elseif not is_in_no_list(place) then
     call('SADD', M .. 'idle:' .. plan.no, task.no)
     if place == 'due' then
       call('ZADD', M .. 'due:' .. plan.kind, task.wake, member)
@@ -232,12 +235,15 @@ local function store(task, new, hold)
   end
   task.status, task.lease, task.session, task.wake, task.asked = new.status, hold.lease, hold.session, hold.wake, hold.asked
   task.version, task.paused = new.version, new.paused
+  -- The node that took its message in runs it by preference; others find it when they look next.
+  local has_its_message = task.awaits and not new.awaits
+  task.awaits = new.awaits
   if new.status ~= before then
     count(plan, before, -1)
     count(plan, new.status, 1)
   end
   if not is_active(new.status) then release_slot(task, plan) end
-  put(task, plan)
+  put(task, plan, has_its_message)
   call('HSET', key, 'grip', new.version .. ' ' .. task.lease, 'image', new.image, 'paused', new.paused, 'status',
     new.status, 'session', task.session, 'wake', task.wake, 'place', task.place, 'slot', task.slot and '1' or '0', 'asked',
     task.asked and '1' or '0')
@@ -254,11 +260,13 @@ local function store(task, new, hold)
   return at
 end
 
--- The arguments of one change, from `at` on, in the order in which Rust writes them; and where the next begins.
+-- The arguments of one change, from `at` on, with what it means for the books, in the order in which Rust writes them; and where the next begins.
 local function read_change(at)
   local a = ARGV
   local new = { status = tonumber(a[at]), version = a[at + 1], at = a[at + 2], row = a[at + 3], image = a[at + 4],
     clear = a[at + 5] == '1', checkpoint = a[at + 6], node = a[at + 7], paused = a[at + 8], started = a[at + 9],
-    ended = a[at + 10], snapshot = a[at + 11], output = at + 12, pieces = tonumber(a[at + 12]) }
-  return new, at + 13 + new.pieces
+    ended = a[at + 10], awaits = a[at + 11] == '1', snapshot = a[at + 12], output = at + 13,
+    pieces = tonumber(a[at + 13]) }
+  new.books = at + 14 + new.pieces
+  return new, new.books + 1 + tonumber(a[new.books])
 end

@@ -1,20 +1,24 @@
 -- New tasks join as PENDING, missing ones go with their logs, and the others keep what they have done.
 -- plan number, its digest as it was read, plan id, start at once, when, request, its digest, whether busy tenants are
 -- refused; six arguments that define the plan; how many tasks stay, go and join. For each that stays: number, version,
--- tenant, rank, body, checksum, what lists show; for each that goes: number and version; then those that join.
+-- tenant, rank, body, checksum, what lists show, whether it awaits its message; for each that goes: number and version;
+-- then those that join, and what the submission means for the books.
 local a = FIRST
 local no, seen, id, start, now = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3] == '1', ARGV[a + 4]
 local request, request_digest, refuses = ARGV[a + 5], ARGV[a + 6], ARGV[a + 7] == '1'
 local defined = a + 8
 local stay, go, join = tonumber(ARGV[a + 14]), tonumber(ARGV[a + 15]), tonumber(ARGV[a + 16])
-local STAY = 7
+local STAY = 8
 local first_stay = a + 17
 local first_go = first_stay + stay * STAY
 local first_join = first_go + go * 2
+local books = first_join + join * NEW
 
 if is_lost() then return { 'lost' } end
 local kept = kept_answer(request, request_digest, now)
 if kept then return kept end
+local noted = kept_entry(books)
+if noted then return noted end
 if call('HGET', M .. 'plan:' .. no, 'digest') ~= seen then return { 'again' } end
 local plan = plan_of(no)
 if call('ZCARD', M .. 'tasks:' .. no) ~= stay + go then return { 'again' } end
@@ -61,7 +65,7 @@ local function redefine(at)
     end
     call('HSET', P .. 'task:' .. task.id, 'tenantId', tenant)
   end
-  task.rank = tonumber(ARGV[at + 3])
+  task.rank, task.awaits = tonumber(ARGV[at + 3]), ARGV[at + 7] == '1'
   -- It shows stages that may be others now.
   call('DEL', M .. 'snapshot:' .. task.no)
   put(task, plan)
@@ -89,6 +93,8 @@ settle(plan, now)
 -- Also when its status is the same: the tasks that it speaks for are others now.
 log_plan(plan, '', now)
 carry_on(plan, start, now)
+write_books(books)
+sweep_books()
 flush()
 local flat = { 0, join, go }
 for _, value in ipairs(plan_row(plan)) do flat[#flat + 1] = value end
