@@ -9,11 +9,13 @@ use milepost_core::failure::{ErrorType, Failure};
 use milepost_core::plan::Action;
 use milepost_core::task::{StageResult, Task};
 use milepost_core::template;
+use milepost_core::time::Timestamp;
 use tokio_util::sync::CancellationToken;
 
+use crate::files::TaskFile;
 use crate::registry::Registry;
 use crate::report::AttemptReport;
-use crate::stage::{Outcome, Reporter, StageCall};
+use crate::stage::{Outcome, Reporter, StageCall, StageKind};
 
 /// How long a cancelled attempt may take to end by itself; then it is dropped where it stands.
 const CANCEL_GRACE: Duration = Duration::from_secs(10);
@@ -33,6 +35,8 @@ pub(crate) struct Ended {
     pub(crate) stage: usize,
     pub(crate) number: u32,
     pub(crate) result: StageResult,
+    /// What earlier stages held back has appeared, or could not.
+    pub(crate) published: bool,
 }
 
 /// Everything an attempt runs with; borrowed from nobody, so that it outlives the decision that started it.
@@ -41,37 +45,48 @@ pub(crate) struct Prepared {
     number: u32,
     timeout: Option<Duration>,
     cancel: CancellationToken,
-    work: Result<(Arc<dyn crate::stage::StageKind>, StageCall), Failure>,
+    work: Result<Work, Failure>,
 }
 
-pub(crate) fn prepare(registry: &Registry, task: &Task, attempt: &Attempt, rollback: bool) -> Prepared {
+/// A kind, and what it is called with.
+pub(crate) type Work = (Arc<dyn StageKind>, StageCall);
+
+/// What an attempt takes from its node.
+pub(crate) struct Means<'a> {
+    pub(crate) registry: &'a Registry,
+    pub(crate) file: Option<&'a TaskFile>,
+    pub(crate) now: Timestamp,
+}
+
+pub(crate) fn prepare(means: &Means<'_>, task: &Task, attempt: &Attempt, rollback: bool) -> Prepared {
     let (definition, _) = task.stage(attempt.stage);
     let action = match &definition.rollback {
         Some(undo) if rollback => undo,
         Some(_) | None => &definition.action,
     };
-    let work = call(registry, task, attempt, action, rollback);
+    let work = call(means, task, attempt, action, rollback);
     let timeout = definition.timeout.map(|timeout| timeout.as_duration());
     Prepared { stage: attempt.stage, number: attempt.number, timeout, cancel: attempt.cancel.clone(), work }
 }
 
-fn call(
-    registry: &Registry,
+pub(crate) fn call(
+    means: &Means<'_>,
     task: &Task,
     attempt: &Attempt,
     action: &Action,
     rollback: bool,
-) -> Result<(Arc<dyn crate::stage::StageKind>, StageCall), Failure> {
+) -> Result<Work, Failure> {
     let spec = task.spec();
     let (definition, _) = task.stage(attempt.stage);
     let unknown = || Failure::fatal(ErrorType::Validation, format!("there is no stage kind `{}`", action.uses));
-    let kind = registry.get(&action.uses).ok_or_else(unknown)?;
+    let kind = means.registry.get(&action.uses).ok_or_else(unknown)?;
     let with = if template::holds_template(&action.with) {
         template::render_value(&action.with, &task.scope())
             .map_err(|error| Failure::fatal(ErrorType::Validation, error.to_string()))?
     } else {
         action.with.clone()
     };
+    let left = task.deadline().map(|deadline| deadline.since(means.now));
     let call = StageCall {
         plan: spec.plan.clone(),
         task: spec.id.clone(),
@@ -80,10 +95,11 @@ fn call(
         attempt: attempt.number,
         rollback,
         input: spec.input.clone(),
+        file: means.file.map(|file| file.until(attempt.cancel.clone())),
         script: action.script.as_deref().map(Into::into),
         with,
         retry: definition.retry.clone(),
-        timeout: definition.timeout,
+        timeout: definition.timeout.into_iter().chain(left).min(),
         cancel: attempt.cancel.clone(),
         reporter: Reporter::new(attempt.report.clone()),
     };
@@ -101,12 +117,16 @@ impl Prepared {
                 limit(work, self.timeout, &self.cancel).await
             }
         };
-        Ended { stage: self.stage, number: self.number, result: result(outcome) }
+        Ended { stage: self.stage, number: self.number, result: result(outcome), published: false }
     }
 }
 
 /// Lets the work run until its time is up; then it is told to end, and dropped if it does not.
-async fn limit(work: impl Future<Output = Outcome>, timeout: Option<Duration>, cancel: &CancellationToken) -> Outcome {
+pub(crate) async fn limit(
+    work: impl Future<Output = Outcome>,
+    timeout: Option<Duration>,
+    cancel: &CancellationToken,
+) -> Outcome {
     let mut work = std::pin::pin!(work);
     // Polled before any timer is made: most stages of a test or a benchmark end at once.
     if let Some(outcome) = work.as_mut().now_or_never() {

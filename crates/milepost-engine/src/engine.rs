@@ -6,18 +6,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use milepost_core::id::{PlanId, TaskId};
-use milepost_core::plan::Plan;
+use milepost_core::plan::{Plan, Trigger};
 use milepost_core::task::PlanStatus;
 use milepost_core::time::Timestamp;
 use milepost_store::{
-    ClaimRequest, LEASE, PlanQuery, PlanRow, RequestKey, Resubmit, Start, Store, StoreError, StoredTask, Submission,
-    Submitted,
+    ClaimRequest, Entry, LEASE, PlanQuery, PlanRow, RequestKey, Resubmit, Start, Store, StoreError, StoredTask,
+    Submission, Submitted,
 };
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
+use crate::chains::Places;
 use crate::clock::Clock;
 use crate::feed::{Feed, FeedItem};
 use crate::guards::Guards;
@@ -37,6 +38,8 @@ pub struct Options {
     pub node: Arc<str>,
     /// Tasks this node has in hand at once, of all plans together.
     pub capacity: usize,
+    /// Of those, how many that messages set off run at once; at least one. The others in hand wait for their turn.
+    pub chains: usize,
     /// Work on this plan only, and also take up what waits for a person to say so.
     pub only: Option<PlanId>,
     /// How long a running task may be silent before the feed says again how far it is.
@@ -55,6 +58,7 @@ impl Options {
         Self {
             node: node.into(),
             capacity: 1024,
+            chains: 4,
             only: None,
             heartbeat,
             lease: LEASE.as_duration(),
@@ -101,6 +105,7 @@ pub(crate) struct Inner {
     lent: AtomicUsize,
     /// There may be something to claim.
     wake: Notify,
+    pub(crate) chains: Arc<Places>,
     tasks: TaskTracker,
 }
 
@@ -119,6 +124,7 @@ impl Engine {
             stop: CancellationToken::new(),
             stopping: AtomicBool::new(false),
             started_at: options.clock.now(),
+            chains: Places::new(options.chains),
             options,
             runners: Mutex::default(),
             in_hand: AtomicUsize::new(0),
@@ -190,7 +196,21 @@ impl Engine {
         resubmit: Resubmit,
         request: Option<RequestKey>,
     ) -> Result<Submitted, EngineError> {
-        let submission = Submission { plan, start, resubmit, request, now: self.inner.clock.now() };
+        self.submit_with(plan, start, resubmit, request, Vec::new()).await
+    }
+
+    /// The same, with what is to be written to the books in the same commit.
+    pub(crate) async fn submit_with(
+        &self,
+        plan: Arc<Plan>,
+        start: Start,
+        resubmit: Resubmit,
+        request: Option<RequestKey>,
+        entries: Vec<Entry>,
+    ) -> Result<Submitted, EngineError> {
+        // Its tasks are started by their messages, so there is nothing else to wait for.
+        let start = if plan.definition.settings.trigger == Trigger::Message { Start::AtOnce } else { start };
+        let submission = Submission { plan, start, resubmit, request, entries, now: self.inner.clock.now() };
         let inner = self.inner.clone();
         let submitted = self.see_through(async move {
             let submitted = inner.store.submit(submission).await?;
@@ -373,6 +393,7 @@ impl Inner {
     }
 
     fn announce(&self, stored: &StoredTask) {
+        self.chains.is_here(&stored.key.id);
         self.meters.happened(&stored.claim_events, &stored.task);
         self.feed.publish(|| FeedItem::Task {
             plan: stored.task.spec().plan.clone(),
@@ -470,6 +491,7 @@ async fn claim_loop(inner: Arc<Inner>) {
                 for stored in &claimed.ended {
                     inner.announce(stored);
                     inner.tell_parent(&stored.task);
+                    inner.publish_late(&stored.task);
                 }
                 for plan in &claimed.settled {
                     if let Ok(Some(row)) = inner.store.plan(plan).await {

@@ -155,6 +155,10 @@ impl Case<'_> {
         if let Some(why) = self.held_up_by_plan() {
             return Ok(why);
         }
+        if self.task().awaits_message() {
+            let why = Why::new(Reason::AwaitingMessage, "it waits for its message");
+            return Ok(why.next(format!("milepost publish {}", self.task().id())));
+        }
         if let Some(why) = self.held_up_by_others().await? {
             return Ok(why);
         }

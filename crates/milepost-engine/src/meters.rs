@@ -138,6 +138,7 @@ impl Meters {
                 | Event::StageFailed { .. }
                 | Event::PauseRequested { .. }
                 | Event::TaskResumed { .. }
+                | Event::MessageReceived { .. }
                 | Event::SignalReceived { .. }
                 | Event::ValueRecorded { .. }
                 | Event::TaskContinued { .. }

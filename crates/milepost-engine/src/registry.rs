@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use milepost_core::id::PlanId;
-use milepost_core::plan::{ParseOptions, Plan, PlanErrors, parse};
+use milepost_core::plan::{Chain, ParseOptions, Plan, PlanErrors, StageDefinition, parse, parse_chain};
 use serde_json::Value;
 
 use milepost_core::plan::WorkflowRef;
 
+use crate::files::Files;
 use crate::stage::StageKind;
 use crate::workflow::{StandIns, Workflow};
 
@@ -19,6 +20,7 @@ pub struct Registry {
     /// The keys of the map above, as every claim names them.
     known: Arc<[WorkflowRef]>,
     stand_ins: Arc<StandIns>,
+    files: Option<Arc<dyn Files>>,
 }
 
 impl Registry {
@@ -37,6 +39,17 @@ impl Registry {
         self.workflows.insert(workflow.reference(), workflow);
         self.known = self.workflows.keys().cloned().collect();
         self
+    }
+
+    /// Stages of this node find the files of their tasks.
+    #[must_use]
+    pub fn with_files(mut self, files: Arc<dyn Files>) -> Self {
+        self.files = Some(files);
+        self
+    }
+
+    pub(crate) fn files(&self) -> Option<Arc<dyn Files>> {
+        self.files.clone()
     }
 
     /// For tests: stages of these names do what their stand-ins do.
@@ -68,6 +81,17 @@ impl Registry {
         self.kinds.get(name)
     }
 
+    /// Whether one of these keeps what it makes out of sight until its task completes.
+    pub(crate) fn holds_back(&self, stages: &[StageDefinition]) -> bool {
+        stages.iter().any(|stage| self.stage_holds_back(stage))
+    }
+
+    pub(crate) fn stage_holds_back(&self, stage: &StageDefinition) -> bool {
+        // Most stages have no parameters at all, and nothing is asked about those.
+        !stage.action.with.is_null()
+            && self.get(&stage.action.uses).is_some_and(|kind| kind.holds_back(&stage.action.with))
+    }
+
     /// Says what is wrong with a stage's kind or parameters, before a plan is accepted.
     pub fn check(&self, name: &str, with: &Value) -> Result<(), String> {
         match self.get(name) {
@@ -80,6 +104,12 @@ impl Registry {
     pub fn read_plan(&self, file: &str, bytes: &[u8]) -> Result<Plan, PlanErrors> {
         let check = |name: &str, with: &Value| self.check(name, with);
         parse(bytes, &ParseOptions { check_action: &check, ..ParseOptions::new(file, new_plan_id()) })
+    }
+
+    /// Reads a chain that these kinds can run.
+    pub fn read_chain(&self, file: &str, bytes: &[u8]) -> Result<Chain, PlanErrors> {
+        let check = |name: &str, with: &Value| self.check(name, with);
+        parse_chain(bytes, &ParseOptions { check_action: &check, ..ParseOptions::new(file, new_plan_id()) })
     }
 
     fn names(&self) -> Vec<&str> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
-use milepost_core::plan::{OnTaskFailure, PlanCommand};
+use milepost_core::plan::{OnTaskFailure, PlanCommand, Trigger};
 use milepost_core::task::{
     Command, Decision, Event, Record, Rejection, StageEnded, StageStatus, Task, TaskStatus, decide, percent,
 };
@@ -20,9 +20,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::attempt::{Attempt, Ended, prepare};
+use crate::attempt::{Attempt, Ended, Means, prepare};
+use crate::chains::Chain;
 use crate::engine::Inner;
 use crate::feed::FeedItem;
+use crate::files::TaskFile;
 use crate::ledger::{Entry, Ledger, NotWritten};
 use crate::nodes::CutOff;
 use crate::report::{AttemptReport, Told};
@@ -30,6 +32,8 @@ use crate::verbs::VerbError;
 
 /// A wait longer than this gives the lease back; the store keeps the time.
 pub(crate) const PARK_AFTER: Millis = Millis::from_secs(30);
+/// With a file here it is cheaper to wait than to fetch it again, wherever the task goes on.
+const PARK_WITH_FILE_AFTER: Millis = Millis::from_secs(10 * 60);
 /// A retry's start is written together with its outcome when that comes this soon, and by itself when it does not.
 pub(crate) const WRITE_START_AFTER: Duration = Duration::from_millis(50);
 /// Progress and output go out at most this often.
@@ -43,18 +47,22 @@ pub(crate) struct Order {
     pub(crate) reply: oneshot::Sender<Result<TaskStatus, VerbError>>,
 }
 
-type Running = Pin<Box<dyn Future<Output = Ended> + Send>>;
+pub(crate) type Running = Pin<Box<dyn Future<Output = Ended> + Send>>;
 
 pub(crate) struct Runner {
-    inner: Arc<Inner>,
-    key: TaskRef,
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) key: TaskRef,
     ledger: Ledger,
     epoch: u64,
-    task: Arc<Task>,
+    pub(crate) task: Arc<Task>,
+    /// What the task's stages work on.
+    pub(crate) file: Option<TaskFile>,
+    /// Some of its stages keep what they make out of sight until it completes.
+    pub(crate) holds_back: bool,
     /// Events that the store does not have yet: the start of a retry, which its outcome may still overtake.
     unwritten: Vec<Record>,
-    attempts: Vec<Attempt>,
-    running: FuturesUnordered<Running>,
+    pub(crate) attempts: Vec<Attempt>,
+    pub(crate) running: FuturesUnordered<Running>,
     /// Attempts that ended while something else was being committed.
     ended: VecDeque<Ended>,
     orders: mpsc::UnboundedReceiver<Order>,
@@ -74,6 +82,8 @@ pub(crate) struct Runner {
     cut_off: CutOff,
     /// What is written next has somebody who waits until it is durable.
     promised: bool,
+    /// Of a task that a message set off: nothing of it starts before it has its place.
+    chain: Option<Chain>,
 }
 
 /// Why a runner stops.
@@ -94,12 +104,18 @@ impl Runner {
         cut_off: CutOff,
     ) -> Self {
         let goes_on = goes_on(&stored);
+        let spec = stored.task.spec();
+        let chain = (spec.settings.trigger == Trigger::Message).then(|| Chain::new(&inner));
+        let file = spec.file.clone().map(|file| TaskFile::new(spec.id.clone(), file, inner.registry.files()));
+        let holds_back = inner.registry.holds_back(&spec.stages);
         Self {
             ledger: Ledger::new(inner.clone(), &stored, cut_off.clone()),
             epoch: stored.epoch,
             inner,
             key: stored.key,
             task: Arc::new(stored.task),
+            file,
+            holds_back,
             unwritten: Vec::new(),
             attempts: Vec::new(),
             running: FuturesUnordered::new(),
@@ -115,6 +131,7 @@ impl Runner {
             stopping: false,
             cut_off,
             promised: false,
+            chain,
         }
     }
 
@@ -137,6 +154,13 @@ impl Runner {
         while let Some(order) = self.orders.recv().await {
             let _ = order.reply.send(Err(VerbError::Moved));
         }
+        if matches!(over, Over::Released) {
+            self.withdraw().await;
+        }
+        if let Some(file) = self.file.take() {
+            file.leave().await;
+        }
+        self.chain = None;
         self.inner.released();
     }
 
@@ -175,6 +199,7 @@ impl Runner {
         let (clock, rest) = (self.inner.clock, self.rest);
         let write_start = !self.unwritten.is_empty();
         let report_at = self.said_at.map(|said_at| said_at + REPORT_EVERY);
+        let queues = !self.has_place();
         let heartbeat = self.heartbeat.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.inner.heartbeat())));
         tokio::select! {
             biased;
@@ -182,6 +207,7 @@ impl Runner {
             Some(ended) = self.running.next(), if !idle => self.attempt_ended(ended).await,
             Some(order) = self.orders.recv() => self.obey(order).await,
             () = self.inner.stop.cancelled(), if !self.stopping => self.stop().await,
+            () = place(&mut self.chain), if queues => { self.start_new_attempts(); Ok(()) }
             () = sleep_until_past(clock, due, rest), if due.is_some() => self.wake().await,
             () = sleep_until(clock, deadline), if deadline.is_some() => self.time_out().await,
             () = tokio::time::sleep(WRITE_START_AFTER), if write_start => self.commit(LeaseChange::Keep, None).await,
@@ -192,6 +218,7 @@ impl Runner {
     }
 
     async fn attempt_ended(&mut self, ended: Ended) -> Result<(), Over> {
+        let Some(ended) = self.publish_first(ended) else { return Ok(()) };
         self.collect_output(ended.stage);
         self.stopping |= self.inner.is_stopping();
         let (now, rest) = self.inner.clock.now_and_rest();
@@ -276,7 +303,7 @@ impl Runner {
             // The tenant is free for others as soon as this is committed: nothing may be running then.
             self.end_attempts().await;
         }
-        match decide(&self.task, order.command, self.inner.clock.now()) {
+        match self.decide_for_person(order.command) {
             Ok(decision) => {
                 self.promised = true;
                 let outcome = self.accept(decision).await;
@@ -291,6 +318,23 @@ impl Runner {
                 Ok(())
             }
         }
+    }
+
+    fn decide_for_person(&self, command: Command) -> Result<Decision, Rejection> {
+        let now = self.inner.clock.now();
+        if self.has_place() || !matches!(command, Command::Pause(_)) {
+            return decide(&self.task, command, now);
+        }
+        // It is recorded as running and has nothing whose end it would have to wait for.
+        let reason = "it had no place to run in yet".to_owned();
+        let Decision { mut events, task } = decide(&self.task, Command::Interrupt { reason }, now)?;
+        let paused = decide(&task, command, now)?;
+        events.extend(paused.events);
+        Ok(Decision { events, task: paused.task })
+    }
+
+    fn has_place(&self) -> bool {
+        self.chain.as_ref().is_none_or(Chain::has_place)
     }
 
     /// Makes a decision durable, and only then acts on it.
@@ -322,11 +366,16 @@ impl Runner {
         // The time limit may strike first.
         let next = self.task.next_due().map(|due| self.task.deadline().map_or(due, |deadline| due.min(deadline)));
         match next {
-            Some(next) if nothing_runs && next.since(self.inner.clock.now()) > PARK_AFTER => {
+            Some(next) if nothing_runs && next.since(self.inner.clock.now()) > self.park_after() => {
                 LeaseChange::Release(Wake::At(next))
             }
             Some(_) | None => LeaseChange::Keep,
         }
+    }
+
+    fn park_after(&self) -> Millis {
+        let has_file = self.file.as_ref().is_some_and(|file| file.here().is_some());
+        if has_file { PARK_WITH_FILE_AFTER } else { PARK_AFTER }
     }
 
     /// Writes what is unwritten, while the running attempts go on.
@@ -361,6 +410,9 @@ impl Runner {
 
     /// Starts whatever the task says is running and is not.
     fn start_new_attempts(&mut self) {
+        if !self.has_place() {
+            return;
+        }
         if let Some(undo) = self.task.undo() {
             if let Some(&stage) = undo.queue.first()
                 && undo.running
@@ -385,7 +437,7 @@ impl Runner {
         let (definition, _) = self.task.stage(stage);
         let report = AttemptReport::new(definition.name.clone(), number, self.told.clone());
         let attempt = Attempt { stage, number, cancel: CancellationToken::new(), report };
-        let prepared = prepare(&self.inner.registry, &self.task, &attempt, rollback);
+        let prepared = prepare(&self.means(), &self.task, &attempt, rollback);
         self.attempts.push(attempt);
         let mut running: Running = Box::pin(prepared.run());
         // Many stages end at once, and need none of what waiting for the others takes.
@@ -393,6 +445,10 @@ impl Runner {
             Some(ended) => self.ended.push_back(ended),
             None => self.running.push(running),
         }
+    }
+
+    pub(crate) fn means(&self) -> Means<'_> {
+        Means { registry: &self.inner.registry, file: self.file.as_ref(), now: self.inner.clock.now() }
     }
 
     /// Ends every attempt and waits until they are gone; their results no longer count.
@@ -482,6 +538,14 @@ impl Runner {
                 percent: percent(self.task.status(), done, stages, running),
             }
         });
+    }
+}
+
+/// Waits in line.
+async fn place(chain: &mut Option<Chain>) {
+    match chain {
+        Some(chain) => chain.wait().await,
+        None => std::future::pending().await,
     }
 }
 

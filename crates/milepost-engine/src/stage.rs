@@ -1,5 +1,6 @@
 //! The seam to the work itself: a stage kind gets one call per attempt and answers with one outcome.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -9,6 +10,8 @@ use milepost_core::retry::RetryPolicy;
 use milepost_core::time::Millis;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
+
+use crate::files::TaskFile;
 
 /// Something a stage can be: `run`, `http`, `noop`, or what a program registers under a name of its own.
 ///
@@ -23,6 +26,25 @@ pub trait StageKind: Send + Sync {
     }
 
     async fn run(&self, call: StageCall) -> Outcome;
+
+    /// Whether a stage with these parameters keeps what it makes out of sight until its task completes.
+    fn holds_back(&self, with: &Value) -> bool {
+        let _ = with;
+        false
+    }
+
+    /// Lets what a completed stage held back appear: its task is about to complete, and does if this succeeds. A failure
+    /// is one of the stage that would have ended the task. Done again after a crash, it must come to the same.
+    async fn publish(&self, call: StageCall) -> Result<(), Failure> {
+        let _ = call;
+        Ok(())
+    }
+
+    /// Throws away what a completed stage held back: its task has ended otherwise. The task may be retried all the same;
+    /// then `publish` has to make anew what is gone.
+    async fn withdraw(&self, call: StageCall) {
+        let _ = call;
+    }
 }
 
 /// One attempt at one stage.
@@ -37,12 +59,15 @@ pub struct StageCall {
     /// True when this call undoes the stage.
     pub rollback: bool,
     pub input: Arc<Value>,
+    /// What the task works on, if it has a file; fetched when a stage first asks for its path.
+    pub file: Option<TaskFile>,
     /// The shell text of `run:`, verbatim.
     pub script: Option<Arc<str>>,
     /// Parameters, templates rendered.
     pub with: Value,
     pub retry: RetryPolicy,
-    /// The attempt's time limit, which the engine enforces; here for kinds that can pass it on.
+    /// The attempt's time limit, which the engine enforces; here for kinds that can pass it on. Never more than is left
+    /// of the task's own time.
     pub timeout: Option<Millis>,
     /// Fires when the attempt is to end now: timeout, cancel, or the node is going down at once.
     pub cancel: CancellationToken,
@@ -54,6 +79,14 @@ impl StageCall {
     pub fn idempotency_key(&self) -> String {
         let suffix = if self.rollback { "/rollback" } else { "" };
         format!("{}/{}{suffix}", self.task, self.stage)
+    }
+
+    /// Where the task's file is on this machine, once it is; none if the task has no file.
+    pub async fn file_path(&self) -> Result<Option<Arc<Path>>, Failure> {
+        match &self.file {
+            Some(file) => file.path().await.map(Some),
+            None => Ok(None),
+        }
     }
 }
 

@@ -97,7 +97,7 @@ const PAGE: usize = 500;
 pub(crate) struct Asked {
     pub(crate) command: Command,
     /// What becomes of its plan in the same commit.
-    plan: Option<PlanCommand>,
+    pub(crate) plan: Option<PlanCommand>,
     /// Refused if the task is at another version.
     pub(crate) expected: Option<u64>,
 }

@@ -96,7 +96,12 @@ impl Milepost {
         let engine = milepost_engine::Engine::new(store, self.registry, self.options);
         let listener = self.file.as_deref().and_then(|file| listen(file, &engine));
         engine.start();
-        Ok(Engine { engine, doors: Arc::new(Mutex::new(Doors { listener, ..Doors::default() })) })
+        let doors = Doors {
+            listener,
+            #[cfg(feature = "server")]
+            servers: Vec::new(),
+        };
+        Ok(Engine { engine, doors: Arc::new(Mutex::new(doors)) })
     }
 }
 

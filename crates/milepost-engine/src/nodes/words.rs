@@ -43,7 +43,9 @@ impl Question {
             Command::Rollback(by) => AskedOf::Rollback { by },
             Command::Signal { name, payload, by } => AskedOf::Signal { name, payload, by },
             Command::ChildEnded { child, result } => AskedOf::ChildEnded { child, result },
-            Command::Claim(_)
+            Command::Receive(_)
+            | Command::Redrive { .. }
+            | Command::Claim(_)
             | Command::StageEnded(_)
             | Command::Wake
             | Command::TimeOut

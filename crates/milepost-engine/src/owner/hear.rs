@@ -5,6 +5,7 @@ use futures::future::BoxFuture;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 
+use super::messages::MessageOrder;
 use super::operation::{Answer, Order, Request};
 use super::signal::SignalOrder;
 use crate::engine::Engine;
@@ -17,19 +18,19 @@ pub trait Hear: Send + Sync {
     fn hear<'a>(&'a self, line: &'a [u8], engine: &'a Engine) -> BoxFuture<'a, Vec<u8>>;
 }
 
-/// What every owner can be asked for: the operator's verbs, and signals.
+/// What every owner can be asked for: the operator's verbs, signals, messages and dead letters.
 #[derive(Debug, Clone, Copy)]
 pub struct Operations;
 
 impl Hear for Operations {
     fn hear<'a>(&'a self, line: &'a [u8], engine: &'a Engine) -> BoxFuture<'a, Vec<u8>> {
         async move {
-            let answer = match parse(line) {
-                Ok(Incoming::Verb(request)) => request.perform(engine).await,
-                Ok(Incoming::Signal(order)) => order.perform(engine).await,
-                Err(answer) => answer,
-            };
-            written(&answer)
+            match parse(line) {
+                Ok(Incoming::Verb(request)) => written(&request.perform(engine).await),
+                Ok(Incoming::Signal(order)) => written(&order.perform(engine).await),
+                Ok(Incoming::Message(order)) => written(&order.perform(engine).await),
+                Err(answer) => written(&answer),
+            }
         }
         .boxed()
     }
@@ -39,6 +40,7 @@ impl Hear for Operations {
 enum Incoming {
     Verb(Request),
     Signal(SignalOrder),
+    Message(MessageOrder),
 }
 
 fn parse(line: &[u8]) -> Result<Incoming, Answer> {
@@ -46,11 +48,14 @@ fn parse(line: &[u8]) -> Result<Incoming, Answer> {
     struct Kind {
         #[serde(default)]
         signal: Option<IgnoredAny>,
+        #[serde(default)]
+        message: Option<IgnoredAny>,
     }
     let kind: Kind = understand(line)?;
-    Ok(match kind.signal {
-        Some(_) => Incoming::Signal(understand(line)?),
-        None => Incoming::Verb(understand(line)?),
+    Ok(match (kind.signal, kind.message) {
+        (Some(_), _) => Incoming::Signal(understand(line)?),
+        (None, Some(_)) => Incoming::Message(understand(line)?),
+        (None, None) => Incoming::Verb(understand(line)?),
     })
 }
 
@@ -92,8 +97,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_a_verb_nor_a_signal_is_not_understood() {
-        for line in ["{}", "[]", r#"{"v":1}"#, r#"{"v":1,"signal":{"steal":{}}}"#] {
+    fn what_is_no_order_at_all_is_not_understood() {
+        for line in ["{}", "[]", r#"{"v":1}"#, r#"{"v":1,"signal":{"steal":{}}}"#, r#"{"v":1,"message":{"steal":{}}}"#]
+        {
             assert!(matches!(parse(line.as_bytes()), Err(Answer::Failed { .. })), "{line}");
         }
     }

@@ -6,11 +6,13 @@ mod address;
 mod call;
 mod hear;
 mod listen;
+mod messages;
 mod operation;
 mod signal;
 
 pub use call::{CallError, call};
 pub use hear::{Hear, Operations, VERSION, understand, written};
 pub use listen::Listener;
+pub use messages::{MessageAnswer, MessageOrder, MessageVerb};
 pub use operation::{Answer, Done, Name, Order, Request, VerbName, find};
 pub use signal::SignalOrder;

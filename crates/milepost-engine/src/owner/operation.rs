@@ -120,6 +120,7 @@ impl From<VerbError> for Answer {
             | VerbError::Plan(_)
             | VerbError::Refused(_)
             | VerbError::Version { .. }
+            | VerbError::Store(StoreError::Kept { .. })
             | VerbError::Moved => Answer::Refused { message },
             VerbError::Store(
                 StoreError::Clash(_)

@@ -39,6 +39,8 @@ impl Run {
             input: self.input,
             matrix: Map::new(),
             stages: None,
+            file: None,
+            message: None,
         };
         let definition = PlanDefinition {
             id: PlanId::parse(self.id.as_str()).expect("plans and tasks have the same rule for their ids"),
@@ -115,6 +117,7 @@ impl Inner {
                 start: Start::AtOnce,
                 resubmit: Resubmit::Same,
                 request: None,
+                entries: Vec::new(),
                 now: self.clock.now(),
             };
             match self.store.submit(submission).await {

@@ -3,6 +3,7 @@
 mod connection;
 mod error;
 mod machinery;
+mod messages;
 mod plans;
 mod tasks;
 mod verbs;

@@ -28,6 +28,8 @@ pub struct PlanUpload {
     pub start: bool,
     /// If the plan is there with other tasks: add the new ones, and remove those that are gone.
     pub update: bool,
+    /// Of a plan with `trigger: message`: also send each of its tasks the message that it waits for.
+    pub publish: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +73,7 @@ impl Client {
 
     async fn send_plan(&self, plan: &PlanUpload, key: &str) -> Result<Accepted, ClientError> {
         let query = Query::default().with("start", Some(plan.start)).with("update", plan.update.then_some(true));
+        let query = query.with("publish", plan.publish.then_some(true));
         let request = self
             .request(Method::POST, &["plans"], &query)
             .header("Idempotency-Key", key)

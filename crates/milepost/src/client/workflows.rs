@@ -35,7 +35,14 @@ impl Client {
         let text = serde_json::to_string(&plan).map_err(unfit)?;
         // The only character that JSON takes as it is, and a plan does not.
         let text = text.replace('\u{7f}', "\\u007f");
-        self.submit(PlanUpload { text: text.into(), format: PlanFormat::Json, start: true, update: false }).await
+        self.submit(PlanUpload {
+            text: text.into(),
+            format: PlanFormat::Json,
+            start: true,
+            update: false,
+            publish: false,
+        })
+        .await
     }
 
     /// Waits for the end of a workflow; the function's result, or why there is none.

@@ -1,7 +1,7 @@
 //! What is asked, and what becomes of the answers.
 
 use milepost::{Client, ClientError, EventFilter, Paging, Verb};
-use milepost_core::api::VerbRequest;
+use milepost_core::api::{PublishRequest, VerbRequest};
 use milepost_core::id::{PlanId, TaskId, Tenant};
 
 use crate::server::{PLAN, Reply, Server};
@@ -84,4 +84,39 @@ fn an_address_that_cannot_be_one_is_refused_at_once() {
     }
     assert!(Client::new("http://host").unwrap().token("line\nbreak").is_err());
     assert_eq!(Client::new("http://host:80/").unwrap().url(), "http://host");
+}
+
+#[tokio::test]
+async fn messages_and_dead_letters_are_asked_for_under_their_own_names() {
+    let letter = r#"{"id":"a b.3","failureReason":"no route","failedAt":"2026-01-01T00:00:00Z"}"#;
+    let consumer =
+        r#"{"paused":true,"activeExecutions":0,"consumedCount":1,"failedCount":0,"connected":true,"partitions":8}"#;
+    let server = Server::new(vec![
+        Reply::json("200 OK", r#"{"taskId":"t","messageId":"m1"}"#),
+        Reply::json("200 OK", &format!(r#"{{"items":[{letter}],"nextCursor":null}}"#)),
+        Reply::json("200 OK", letter),
+        Reply::json("200 OK", r#"{"id":"a b.3","messageId":"m2","task":null}"#),
+        Reply::json("200 OK", consumer),
+    ]);
+    let client = Client::new(&server.url).unwrap();
+    let request = PublishRequest { deadline: Some("10m".into()) };
+    assert_eq!(client.publish(&TaskId::parse("t").unwrap(), &request).await.unwrap().message_id, "m1");
+    assert_eq!(client.dead_letters(&Paging::default()).await.unwrap().items[0].id, "a b.3");
+    assert_eq!(client.dead_letter("a b.3").await.unwrap().failure_reason, "no route");
+    let redriven = client.redrive("a b.3", &VerbRequest::default()).await.unwrap();
+    assert_eq!(redriven.message_id.as_deref(), Some("m2"));
+    assert!(client.pause_consumer().await.unwrap().paused);
+    let asked = server.asked();
+    let lines: Vec<&str> = asked.iter().map(|asked| asked.line.as_str()).collect();
+    assert_eq!(
+        lines,
+        [
+            "POST /api/v1/tasks/t/publish HTTP/1.1",
+            "GET /api/v1/dead-letters HTTP/1.1",
+            "GET /api/v1/dead-letters/a%20b.3 HTTP/1.1",
+            "POST /api/v1/dead-letters/a%20b.3/redrive HTTP/1.1",
+            "POST /api/v1/consumer/pause HTTP/1.1",
+        ]
+    );
+    assert!(asked[0].body.contains(r#""deadline":"10m""#), "{}", asked[0].body);
 }

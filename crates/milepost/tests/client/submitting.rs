@@ -6,7 +6,7 @@ use crate::server::{PLAN, Reply, Server};
 
 fn upload() -> PlanUpload {
     let text = "plan: p\n".as_bytes().into();
-    PlanUpload { text, format: PlanFormat::Yaml, start: true, update: false }
+    PlanUpload { text, format: PlanFormat::Yaml, start: true, update: false, publish: false }
 }
 
 fn accepted() -> Reply {

@@ -100,7 +100,10 @@ async fn one_task_of_several_is_waited_for_by_itself() {
     let (engine, client) = served().await;
     let text = "plan: p\nworkflow: { name: greets, version: 2 }\ntasks:\n  - { id: a, input: Ann }\n  - { id: b, input: Bob }\n";
     let format = milepost::PlanFormat::Yaml;
-    client.submit(milepost::PlanUpload { text: text.into(), format, start: true, update: false }).await.unwrap();
+    client
+        .submit(milepost::PlanUpload { text: text.into(), format, start: true, update: false, publish: false })
+        .await
+        .unwrap();
     client.signal(&id("b"), &StageName::parse("word").unwrap(), &"bye").await.unwrap();
     assert_eq!(client.result::<String>(&id("b")).await.unwrap(), "bye Bob");
     assert!(!client.task(&id("a")).await.unwrap().status.is_ended());

@@ -6,10 +6,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
+use milepost_core::time::Timestamp;
 use milepost_store::{
-    Beat, Beaten, ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, Letter, LockRow,
-    LogChunk, LogQuery, MovedPlan, NodeRow, Note, Page, PlanChange, PlanQuery, PlanRow, Position, Posted, Store,
-    StoreError, StoreStats, StoredEvent, StoredTask, Submission, Submitted, TaskQuery, TaskRow, TokenRow,
+    Beat, Beaten, Book, BookChange, ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, Entry, EntryQuery,
+    EventQuery, Letter, LockRow, LogChunk, LogQuery, MovedPlan, NodeRow, Note, Page, PlanChange, PlanQuery, PlanRow,
+    Position, Posted, Store, StoreError, StoreStats, StoredEvent, StoredTask, Submission, Submitted, TaskQuery,
+    TaskRow, TokenRow,
 };
 use tokio::sync::Notify;
 
@@ -223,6 +225,19 @@ impl Store for Faulty {
 
     async fn locks(&self) -> Result<Vec<LockRow>, StoreError> {
         self.store.locks().await
+    }
+
+    async fn change_books(&self, change: BookChange) -> Result<(), StoreError> {
+        self.reaches("change the books").await?;
+        self.store.change_books(change).await
+    }
+
+    async fn entries(&self, query: EntryQuery) -> Result<Page<Entry>, StoreError> {
+        self.store.entries(query).await
+    }
+
+    async fn entry(&self, book: Book, key: &str, now: Timestamp) -> Result<Option<Entry>, StoreError> {
+        self.store.entry(book, key, now).await
     }
 
     fn stats(&self) -> StoreStats {
