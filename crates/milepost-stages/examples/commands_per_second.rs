@@ -28,6 +28,7 @@ fn call() -> StageCall {
         attempt: 1,
         rollback: false,
         input: Arc::new(Value::Null),
+        file: None,
         script: Some("true".into()),
         with: Value::Null,
         retry: RetryPolicy::default(),

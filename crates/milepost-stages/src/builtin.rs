@@ -2,11 +2,31 @@
 
 use std::sync::Arc;
 
+use milepost_engine::Registry;
 use milepost_engine::stage::StageKind;
 
-use crate::{HttpKind, NoopKind, RunKind};
+use crate::{ChecksumKind, CopyKind, FileSettings, HttpKind, NodeFiles, NoopKind, RunKind, ThumbnailKind};
 
-/// Every built-in kind under the name that plan files use: `run`, `http` and `noop`.
+/// Every built-in kind under the name that plan files use. Those that write files reach none of this machine's own;
+/// `with_files` says which.
 pub fn builtin() -> Vec<(&'static str, Arc<dyn StageKind>)> {
-    vec![("run", Arc::new(RunKind::new())), ("http", Arc::new(HttpKind::new())), ("noop", Arc::new(NoopKind))]
+    let mut kinds: Vec<(&'static str, Arc<dyn StageKind>)> =
+        vec![("run", Arc::new(RunKind::new())), ("http", Arc::new(HttpKind::new())), ("noop", Arc::new(NoopKind))];
+    kinds.extend(file_kinds(&Arc::new(NodeFiles::new(FileSettings::default()))));
+    kinds
+}
+
+/// Stages find their tasks' files, and write others, through `files`.
+pub fn with_files(registry: Registry, files: &Arc<NodeFiles>) -> Registry {
+    let registry = registry.with_files(files.clone());
+    file_kinds(files).into_iter().fold(registry, |registry, (name, kind)| registry.with(name, kind))
+}
+
+fn file_kinds(files: &Arc<NodeFiles>) -> Vec<(&'static str, Arc<dyn StageKind>)> {
+    vec![
+        ("file.checksum", Arc::new(ChecksumKind)),
+        ("file.copy", Arc::new(CopyKind::copy(files.clone()))),
+        ("file.rename", Arc::new(CopyKind::rename(files.clone()))),
+        ("image.thumbnail", Arc::new(ThumbnailKind::new(files.clone()))),
+    ]
 }

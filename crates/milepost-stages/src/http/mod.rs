@@ -3,6 +3,7 @@
 //! * `kind`: one attempt from parameters to outcome
 //! * `request`: what `with:` asks for
 //! * `client`: the connections all attempts share
+//! * `fetch`: files from the web, by the same rules
 //! * `address`: where no request may go
 //! * `trace`: the `traceparent` header
 //! * `reply`: what an answer means
@@ -11,6 +12,7 @@
 
 mod address;
 mod client;
+mod fetch;
 mod kind;
 mod reply;
 mod request;
@@ -18,4 +20,5 @@ mod retry_after;
 mod trace;
 mod wording;
 
+pub(crate) use fetch::Fetcher;
 pub use kind::HttpKind;

@@ -84,7 +84,7 @@ fn said(reply: &Map<String, Value>, wording: &Wording) -> Option<String> {
     wording.said(reply.get("reason")?.as_str()?)
 }
 
-async fn rejected(response: Response, expected: Option<&[u16]>, wording: &Wording) -> Failure {
+pub(super) async fn rejected(response: Response, expected: Option<&[u16]>, wording: &Wording) -> Failure {
     let status = response.status();
     if status.is_redirection() {
         let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());

@@ -1,6 +1,7 @@
 //! The variables a command finds: the only way values reach it.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use milepost_core::failure::{ErrorType, Failure};
 use milepost_engine::stage::StageCall;
@@ -11,13 +12,14 @@ use super::guard::{Guarded, TOKEN_VARIABLE};
 use crate::parameters::only_keys;
 
 /// Set by us for every command, so `env:` cannot set them; other names that begin alike (`MILEPOST_STORE`) it may.
-const OWN: [&str; 10] = [
+const OWN: [&str; 11] = [
     "MILEPOST_PLAN",
     "MILEPOST_TASK",
     "MILEPOST_TENANT",
     "MILEPOST_STAGE",
     "MILEPOST_ATTEMPT",
     "MILEPOST_INPUT",
+    "MILEPOST_FILE",
     "MILEPOST_OUTPUT",
     "MILEPOST_PROGRESS",
     "MILEPOST_IDEMPOTENCY_KEY",
@@ -26,16 +28,18 @@ const OWN: [&str; 10] = [
 
 pub(super) fn variables(
     call: &StageCall,
+    file: Option<&Path>,
     files: &Files,
     guarded: &Guarded,
 ) -> Result<Vec<(String, OsString)>, Failure> {
-    let own: [OsString; 10] = [
+    let own: [OsString; 11] = [
         call.plan.as_str().into(),
         call.task.as_str().into(),
         call.tenant.as_ref().map_or("", |tenant| tenant.as_str()).into(),
         call.stage.as_str().into(),
         call.attempt.to_string().into(),
         call.input.to_string().into(),
+        file.map(OsString::from).unwrap_or_default(),
         files.outputs().into(),
         files.progress().into(),
         call.idempotency_key().into(),

@@ -1,6 +1,7 @@
 //! One attempt of `run:`, from starting the shell to an outcome with nothing left running.
 
 use std::io;
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 
 use async_trait::async_trait;
@@ -33,7 +34,11 @@ impl StageKind for RunKind {
     }
 
     async fn run(&self, call: StageCall) -> Outcome {
-        match Running::start(&call) {
+        let file = match call.file_path().await {
+            Ok(file) => file,
+            Err(failure) => return Outcome::Failure(failure),
+        };
+        match Running::start(&call, file.as_deref()) {
             Ok(command) => command.attend(&call).await,
             Err(failure) => Outcome::Failure(failure),
         }
@@ -50,14 +55,14 @@ struct Running {
 }
 
 impl Running {
-    fn start(call: &StageCall) -> Result<Self, Failure> {
+    fn start(call: &StageCall, file: Option<&Path>) -> Result<Self, Failure> {
         let Some(script) = &call.script else {
             return Err(Failure::fatal(ErrorType::Validation, "`run` needs a command"));
         };
         let not_started = |error| verdict::not_started(&error);
         let guarded = guard::guarded().map_err(not_started)?;
         let files = Files::below(&guarded.folder).map_err(not_started)?;
-        let variables = environment::variables(call, &files, &guarded)?;
+        let variables = environment::variables(call, file, &files, &guarded)?;
         let (shell, streams) = start_shell(script, variables, call).map_err(not_started)?;
         Ok(Self { group: Group::led_by(&shell), shell, streams, files })
     }

@@ -24,6 +24,7 @@ pub(crate) fn call(seen: &Arc<Seen>) -> StageCall {
         attempt: 1,
         rollback: false,
         input: Arc::new(Value::Null),
+        file: None,
         script: None,
         with: Value::Null,
         retry: RetryPolicy::default(),
