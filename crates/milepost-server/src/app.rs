@@ -1,16 +1,17 @@
 //! What every request can reach, and the settings it is treated by.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use milepost_core::task::TaskView;
-use milepost_engine::Engine;
+use milepost_engine::{Consumer, Engine};
 use milepost_store::{Store, StoredTask};
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Tokens;
 use crate::idempotency::InFlight;
+use crate::limits::RateLimit;
 use crate::metrics::Metrics;
 use crate::sse::Hub;
 
@@ -29,6 +30,8 @@ pub struct Settings {
     pub max_connections: usize,
     /// Requests a second of one caller, in the long run; none: as many as they like.
     pub rate_limit: Option<u32>,
+    /// Dead letters put back a second, by all callers together; none: as many as they like.
+    pub redrive_limit: Option<u32>,
     /// How long a caller may take to send a request's head, and so also how long an idle connection is kept.
     pub head_timeout: Duration,
     /// How long a request may take to be read and answered. A stream has its answer as soon as it begins.
@@ -46,12 +49,16 @@ impl Default for Settings {
             allowed_hosts: Vec::new(),
             max_connections: 4096,
             rate_limit: None,
+            redrive_limit: Some(10),
             head_timeout: Duration::from_secs(20),
             request_timeout: Duration::from_secs(60),
             write_timeout: Duration::from_secs(60),
         }
     }
 }
+
+/// Whoever takes messages in here, once there is somebody.
+pub(crate) type ConsumerOnce = Arc<OnceLock<Arc<dyn Consumer>>>;
 
 /// A handle that is cheap to clone; each request has one.
 #[derive(Debug, Clone)]
@@ -66,6 +73,8 @@ struct Inner {
     in_flight: InFlight,
     tokens: Tokens,
     metrics: Metrics,
+    consumer: ConsumerOnce,
+    redrives: Option<RateLimit>,
     draining: AtomicBool,
     closing: CancellationToken,
     hub: Arc<Hub>,
@@ -74,10 +83,13 @@ struct Inner {
 impl App {
     pub fn new(engine: Engine, settings: Settings) -> Self {
         let closing = CancellationToken::new();
+        let consumer = ConsumerOnce::default();
         let inner = Inner {
+            redrives: settings.redrive_limit.map(RateLimit::new),
             hub: Hub::new(engine.clone(), closing.clone()),
             tokens: Tokens::default(),
-            metrics: Metrics::new(&engine),
+            metrics: Metrics::new(&engine, &consumer),
+            consumer,
             draining: AtomicBool::new(false),
             closing,
             in_flight: InFlight::default(),
@@ -85,6 +97,20 @@ impl App {
             settings,
         };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// Says who takes messages in on this node. The first one stays.
+    pub fn set_consumer(&self, consumer: Arc<dyn Consumer>) {
+        let _ = self.inner.consumer.set(consumer);
+    }
+
+    pub(crate) fn consumer(&self) -> Option<&Arc<dyn Consumer>> {
+        self.inner.consumer.get()
+    }
+
+    /// None: as many as they like.
+    pub(crate) fn redrives(&self) -> Option<&RateLimit> {
+        self.inner.redrives.as_ref()
     }
 
     /// From now on the server says that it is not ready, so that nobody new is sent here. It goes on answering.

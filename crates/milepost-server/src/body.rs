@@ -95,6 +95,18 @@ impl<T: DeserializeOwned> FromRequest<App> for Object<T> {
     }
 }
 
+/// A small JSON object that may be left out.
+pub(crate) struct MaybeObject<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Default> FromRequest<App> for MaybeObject<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Answer<Self> {
+        let Some(bytes) = small(request, app).await? else { return Ok(Self(T::default())) };
+        Ok(Self(object::<Option<T>>(&bytes)?.unwrap_or_default()))
+    }
+}
+
 /// JSON of any kind; an empty body is null.
 pub(crate) struct AnyJson(pub(crate) Value);
 

@@ -10,6 +10,7 @@
 //! it is shows in `milepost_timer_lag_seconds`.
 
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use milepost_engine::{BOUNDS_MS, Engine, Reading};
@@ -23,6 +24,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::app::ConsumerOnce;
+
 /// What a scraper is told it gets.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -34,6 +37,17 @@ pub(crate) struct Metrics {
     requests: Family<Answered, Counter>,
     durations: Family<Asked, Histogram, fn() -> Histogram>,
     streams: Gauge,
+    dead_letters: Gauge,
+    outbox_oldest: Gauge<f64, AtomicU64>,
+}
+
+/// What has to be looked up before it can be told.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Books {
+    /// Up to a thousand.
+    pub(crate) dead_letters: usize,
+    /// How long the first of what is to be published has waited; zero when there is nothing.
+    pub(crate) outbox_oldest: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -65,11 +79,11 @@ impl Drop for OpenStream {
 }
 
 impl Metrics {
-    pub(crate) fn new(engine: &Engine) -> Self {
+    pub(crate) fn new(engine: &Engine, consumer: &ConsumerOnce) -> Self {
         let mut registry = Registry::default();
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("milepost_build", "The program that answers", build);
-        let started: Gauge<f64, std::sync::atomic::AtomicU64> = Gauge::default();
+        let started: Gauge<f64, AtomicU64> = Gauge::default();
         started.set(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64());
         registry.register_with_unit(
             "process_start_time",
@@ -85,8 +99,15 @@ impl Metrics {
         registry.register_with_unit("milepost_http_request_duration", help, Unit::Seconds, durations.clone());
         let streams = Gauge::default();
         registry.register("milepost_sse_clients", "Live streams that are open", streams.clone());
+        let dead_letters = Gauge::default();
+        let help = "What was given up and not put back, of the whole store; 1000 stands for that and more";
+        registry.register("milepost_dead_letters", help, dead_letters.clone());
+        let outbox_oldest = Gauge::default();
+        let help = "How long the first message in the outbox of the whole store has waited to be published";
+        registry.register_with_unit("milepost_outbox_oldest", help, Unit::Seconds, outbox_oldest.clone());
         registry.register_collector(Box::new(Node(engine.clone())));
-        Self { registry, requests, durations, streams }
+        registry.register_collector(Box::new(Intake(consumer.clone())));
+        Self { registry, requests, durations, streams, dead_letters, outbox_oldest }
     }
 
     pub(crate) fn answered(&self, method: &'static str, route: &str, status: u16, took: Duration) {
@@ -99,6 +120,11 @@ impl Metrics {
     pub(crate) fn open_stream(&self) -> OpenStream {
         self.streams.inc();
         OpenStream(self.streams.clone())
+    }
+
+    pub(crate) fn looked_up(&self, books: Books) {
+        self.dead_letters.set(i64::try_from(books.dead_letters).unwrap_or(i64::MAX));
+        self.outbox_oldest.set(books.outbox_oldest.as_secs_f64());
     }
 
     pub(crate) fn text(&self) -> Result<String, fmt::Error> {
@@ -128,6 +154,11 @@ impl Collector for Node {
         counter(&mut to, "milepost_checkpoints_discarded", help, readings.checkpoints_discarded)?;
         let in_hand = i64::try_from(self.0.in_hand()).unwrap_or(i64::MAX);
         gauge(&mut to, "milepost_tasks_in_hand", "Tasks that this node works on", None, in_hand)?;
+        let chains = self.0.chains();
+        let help = "Tasks that messages set off and that run here";
+        gauge(&mut to, "milepost_chains_active", help, None, i64::try_from(chains.active).unwrap_or(i64::MAX))?;
+        let help = "Tasks that messages set off, in hand here and in line for a place";
+        gauge(&mut to, "milepost_chains_waiting", help, None, i64::try_from(chains.waiting).unwrap_or(i64::MAX))?;
         let not_durable = i64::try_from(self.0.not_durable()).unwrap_or(i64::MAX);
         let help = "Tasks that go on in memory because the store is away";
         gauge(&mut to, "milepost_tasks_not_durable", help, None, not_durable)?;
@@ -145,6 +176,32 @@ impl Collector for Node {
             gauge(&mut to, "process_resident_memory", "Memory in use", Some(&Unit::Bytes), bytes)?;
         }
         Ok(())
+    }
+}
+
+/// How messages come in, on a node where they do.
+#[derive(Debug)]
+struct Intake(ConsumerOnce);
+
+impl Collector for Intake {
+    fn encode(&self, mut to: DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(consumer) = self.0.get() else { return Ok(()) };
+        let status = consumer.status();
+        let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        let help = "1 while the intake of messages is paused";
+        gauge(&mut to, "milepost_consumer_paused", help, None, i64::from(status.paused))?;
+        let help = "1 while the intake hears from its broker";
+        gauge(&mut to, "milepost_consumer_connected", help, None, i64::from(status.connected))?;
+        let help = "Partitions that this node reads";
+        gauge(&mut to, "milepost_consumer_partitions", help, None, signed(status.partitions))?;
+        if let Some(lag) = status.lag {
+            let help = "Messages of this node's partitions that are still to be read";
+            gauge(&mut to, "milepost_consumer_lag_messages", help, None, signed(lag))?;
+        }
+        let help = "Messages that were made durable here";
+        counter(&mut to, "milepost_consumer_consumed", help, status.consumed_count)?;
+        let help = "Messages of no use, and tasks that messages set off and that failed here";
+        counter(&mut to, "milepost_consumer_failed", help, status.failed_count)
     }
 }
 

@@ -95,7 +95,7 @@ impl From<StoreError> for Problem {
                 Self::new(StatusCode::CONFLICT, "version-conflict", detail)
             }
             StoreError::KeyReused { .. } => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "key-reused", detail),
-            StoreError::Clash(_) => Self::new(StatusCode::CONFLICT, "clash", detail),
+            StoreError::Clash(_) | StoreError::Kept { .. } => Self::new(StatusCode::CONFLICT, "clash", detail),
             StoreError::Plan(_) | StoreError::Task(_) => Self::new(StatusCode::CONFLICT, "refused", detail),
             StoreError::Fenced { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "moved", "the task is changing hands; try again")

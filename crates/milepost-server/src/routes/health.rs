@@ -6,17 +6,19 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use milepost_core::api::{ProblemView, Scope};
-use milepost_store::PlanQuery;
+use milepost_store::{Book, EntryQuery, PlanQuery, StoreError};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::auth::Caller;
-use crate::metrics;
+use crate::metrics::{self, Books};
 use crate::problem::{Answer, Problem};
 
 /// A store that takes longer than this for the smallest question is away.
 const STORE_ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+/// So many are counted; a scrape is not to read a whole store.
+const MOST_DEAD_LETTERS: usize = 1000;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(healthz)).routes(routes!(readyz)).routes(routes!(metrics))
@@ -72,8 +74,21 @@ async fn metrics(State(app): State<App>, caller: Caller) -> Answer<Response> {
     // How much there is to do, and what fails, is nobody's business who may not look at it otherwise.
     caller.may(Scope::Read)?;
     caller.may_touch_all()?;
+    // With the store away the others are still worth telling.
+    if let Ok(Ok(books)) = tokio::time::timeout(STORE_ANSWERS_WITHIN, look_up(&app)).await {
+        app.metrics().looked_up(books);
+    }
     let text = app.metrics().text().map_err(|_| {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the metrics could not be written down")
     })?;
     Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
+}
+
+async fn look_up(app: &App) -> Result<Books, StoreError> {
+    let now = app.engine().clock().now();
+    let query = |book, limit| EntryQuery { book, after: None, limit, now };
+    let dead_letters = app.store().entries(query(Book::DeadLetters, MOST_DEAD_LETTERS)).await?.items.len();
+    let oldest = app.store().entries(query(Book::Outbox, 1)).await?.items.into_iter().next();
+    let outbox_oldest = oldest.map_or(Duration::ZERO, |entry| now.since(entry.at).as_duration());
+    Ok(Books { dead_letters, outbox_oldest })
 }

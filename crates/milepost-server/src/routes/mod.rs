@@ -1,11 +1,14 @@
 //! The routes, and the document that describes them.
 
+mod consumer;
+mod dead_letters;
 mod document;
 mod fallback;
 mod health;
 mod machinery;
 mod names;
 mod plans;
+mod publish;
 mod responses;
 mod stream;
 mod submit;
@@ -29,6 +32,9 @@ pub(crate) fn router(app: App) -> Router {
         .merge(tenants::routes())
         .merge(stream::routes())
         .merge(verbs::routes())
+        .merge(publish::routes())
+        .merge(dead_letters::routes())
+        .merge(consumer::routes())
         .merge(machinery::routes())
         .merge(tokens::routes())
         .merge(document::routes(&document));

@@ -34,6 +34,14 @@ pub(super) struct SignalPath {
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
+pub(super) struct LetterPath {
+    /// The dead letter's id, as the list has it.
+    #[param(example = "upload-17.12")]
+    pub(super) id: String,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
 pub(super) struct TenantPath {
     /// The tenant, percent-encoded: any text of up to 256 bytes without control characters.
     #[param(example = "tenant-001")]

@@ -51,21 +51,26 @@ impl ToSchema for PlanBody {
 #[derive(Debug, Default, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct SubmitOptions {
-    /// Start it as soon as it is stored; otherwise it is READY until somebody does.
+    /// Start it as soon as it is stored; otherwise it is READY until somebody does. With `trigger: message` it always is
+    /// started, and its tasks wait for their messages.
     #[param(default = false)]
     start: Option<bool>,
     /// When the plan is there with other content: add new tasks and remove those gone, while none of it runs.
     #[param(default = false)]
     update: Option<bool>,
+    /// Of a plan with `trigger: message`: in the same commit put a message for each of its tasks into the outbox.
+    #[param(default = false)]
+    publish: Option<bool>,
 }
 
 impl Parameters for SubmitOptions {
-    const NAMES: &'static [&'static str] = &["start", "update"];
+    const NAMES: &'static [&'static str] = &["start", "update", "publish"];
 
     fn take(&mut self, name: &str, value: &str) -> Result<(), Refused> {
         match name {
             "start" => once(&mut self.start, flag(value)?),
             "update" => once(&mut self.update, flag(value)?),
+            "publish" => once(&mut self.publish, flag(value)?),
             _ => Err(Refused::Unknown),
         }
     }
@@ -212,6 +217,9 @@ async fn submit(
 ) -> Result<Submitted, EngineError> {
     let start = if asked.start.unwrap_or(false) { Start::AtOnce } else { Start::Later };
     let resubmit = if asked.update.unwrap_or(false) { Resubmit::Update } else { Resubmit::Same };
+    if asked.publish.unwrap_or(false) {
+        return app.engine().submit_and_publish(Arc::new(plan), resubmit, request, None).await;
+    }
     app.engine().submit_under(Arc::new(plan), start, resubmit, request).await
 }
 

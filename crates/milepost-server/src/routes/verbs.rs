@@ -264,7 +264,7 @@ async fn operate(app: &App, caller: &Caller, target: Target, verb: Verb, request
     Ok(app.engine().operate_expecting(target, verb, by, request.expected_version).await?)
 }
 
-async fn allowed(app: &App, caller: &Caller, target: &Target) -> Answer<()> {
+pub(super) async fn allowed(app: &App, caller: &Caller, target: &Target) -> Answer<()> {
     let bound = caller.may_touch_all();
     match target {
         Target::Plan(_) => bound,

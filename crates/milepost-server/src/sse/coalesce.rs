@@ -121,6 +121,7 @@ fn outcome(record: &Record) -> Option<Option<TaskStatus>> {
         | Event::TaskResumed { .. }
         | Event::TaskInterrupted { .. }
         | Event::TaskRetried { .. }
+        | Event::MessageReceived { .. }
         | Event::SignalReceived { .. }
         | Event::ValueRecorded { .. }
         | Event::TaskContinued { .. }

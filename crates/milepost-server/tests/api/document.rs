@@ -9,6 +9,9 @@ use crate::support::World;
 
 const ROUTES: &[&str] = &[
     "DELETE /api/v1/tokens/{id}",
+    "GET /api/v1/consumer",
+    "GET /api/v1/dead-letters",
+    "GET /api/v1/dead-letters/{id}",
     "GET /api/v1/docs",
     "GET /api/v1/locks",
     "GET /api/v1/nodes",
@@ -32,6 +35,9 @@ const ROUTES: &[&str] = &[
     "GET /healthz",
     "GET /metrics",
     "GET /readyz",
+    "POST /api/v1/consumer/pause",
+    "POST /api/v1/consumer/resume",
+    "POST /api/v1/dead-letters/{id}/redrive",
     "POST /api/v1/plans",
     "POST /api/v1/plans/{id}/cancel",
     "POST /api/v1/plans/{id}/pause",
@@ -42,6 +48,7 @@ const ROUTES: &[&str] = &[
     "POST /api/v1/plans/{id}/start",
     "POST /api/v1/tasks/{id}/cancel",
     "POST /api/v1/tasks/{id}/pause",
+    "POST /api/v1/tasks/{id}/publish",
     "POST /api/v1/tasks/{id}/reset-failed",
     "POST /api/v1/tasks/{id}/resume",
     "POST /api/v1/tasks/{id}/retry",

@@ -6,6 +6,7 @@ mod explain;
 mod idempotency;
 mod life;
 mod lists;
+mod messages;
 mod nodes;
 mod problems;
 mod signals;

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use milepost_core::id::PlanId;
+use milepost_core::time::Timestamp;
 use milepost_engine::{Engine, Options, Registry};
 use milepost_server::{App, Server, Settings};
 use milepost_stages::NoopKind;
 use milepost_store::memory::MemoryStore;
 use milepost_store::{
-    ChangeQuery, Changes, PlanQuery, PlanRow, Position, Resubmit, Start, TaskQuery, TaskRow, TasksOf, TokenRow,
+    Book, BookChange, ChangeQuery, Changes, Entry, EntryQuery, PlanQuery, PlanRow, Position, Resubmit, Start,
+    TaskQuery, TaskRow, TasksOf, TokenRow,
 };
 use serde_json::{Value, json};
 
@@ -39,6 +41,7 @@ pub(crate) struct Everything {
     plans: Vec<PlanRow>,
     tasks: Vec<TaskRow>,
     tokens: Vec<TokenRow>,
+    entries: Vec<Entry>,
 }
 
 impl World {
@@ -48,6 +51,7 @@ impl World {
         let plan = engine.registry().read_plan("body", plan("p", "a").to_string().as_bytes()).expect("a plan");
         engine.submit(Arc::new(plan), Start::Later, Resubmit::Same).await.expect("a store");
         let now = engine.clock().now();
+        engine.store().change_books(BookChange { keep: vec![letter(now)], strike: Vec::new() }).await.expect("a store");
         let mut tokens = Vec::new();
         for who in Who::ALL {
             tokens.push(callers::token(&**engine.store(), who, now).await);
@@ -105,7 +109,13 @@ impl World {
         let of = TasksOf::Plan(PlanId::parse("p").expect("an id"));
         let tasks = TaskQuery { of, statuses: Vec::new(), after: None, limit: 1000 };
         let changes = ChangeQuery { after: Position::default(), plan: None, limit: 1000 };
+        let mut entries = Vec::new();
+        for book in Book::ALL {
+            let query = EntryQuery { book, after: None, limit: 1000, now: self.engine.clock().now() };
+            entries.extend(store.entries(query).await.expect("a store").items);
+        }
         Everything {
+            entries,
             newest: store.newest().await.expect("a store"),
             changes: store.changes(changes).await.expect("a store"),
             plans: store.plans(query).await.expect("a store").items,
@@ -118,6 +128,12 @@ impl World {
         let place = Who::ALL.iter().position(|other| *other == who).expect("all of them are there");
         self.tokens[place].as_deref()
     }
+}
+
+/// A dead letter of the task, with the same name.
+fn letter(at: Timestamp) -> Entry {
+    let body = json!({ "id": "a", "taskId": "a", "failureReason": "no route", "failedAt": at }).to_string();
+    Entry { book: Book::DeadLetters, key: "a".to_owned(), at, until: None, body }
 }
 
 fn plan(id: &str, task: &str) -> Value {

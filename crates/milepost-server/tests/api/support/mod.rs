@@ -30,6 +30,7 @@ pub(crate) async fn bounded<T>(what: &str, work: impl Future<Output = T>) -> T {
 pub(crate) struct World {
     pub(crate) steps: Steps,
     pub(crate) engine: Engine,
+    pub(crate) app: App,
     server: Server,
     client: reqwest::Client,
 }
@@ -61,9 +62,10 @@ impl World {
             Options::new("node-1"),
         );
         engine.start();
-        let server = Server::start(App::new(engine.clone(), settings), ([127, 0, 0, 1], 0).into()).await;
+        let app = App::new(engine.clone(), settings);
+        let server = Server::start(app.clone(), ([127, 0, 0, 1], 0).into()).await;
         let _ = rustls::crypto::ring::default_provider().install_default();
-        Self { steps, engine, server: server.expect("a free port"), client: reqwest::Client::new() }
+        Self { steps, engine, app, server: server.expect("a free port"), client: reqwest::Client::new() }
     }
 
     pub(crate) async fn close(self) {

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
+use milepost_core::time::Timestamp;
 use milepost_store::memory::MemoryStore;
 use milepost_store::{
-    ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, MovedPlan,
-    Note, Page, PlanChange, PlanQuery, PlanRow, Position, Store, StoreError, StoreStats, StoredEvent, StoredTask,
-    Submission, Submitted, TaskQuery, TaskRow, TokenRow,
+    Book, BookChange, ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, Entry, EntryQuery, EventQuery,
+    LockRow, LogChunk, LogQuery, MovedPlan, Note, Page, PlanChange, PlanQuery, PlanRow, Position, Store, StoreError,
+    StoreStats, StoredEvent, StoredTask, Submission, Submitted, TaskQuery, TaskRow, TokenRow,
 };
 
 #[derive(Debug, Default)]
@@ -91,6 +92,18 @@ impl Store for Faulty {
         self.check()?;
         self.store.import(plan).await
     }
+    async fn change_books(&self, change: BookChange) -> Result<(), StoreError> {
+        self.store.change_books(change).await
+    }
+
+    async fn entries(&self, query: EntryQuery) -> Result<Page<Entry>, StoreError> {
+        self.store.entries(query).await
+    }
+
+    async fn entry(&self, book: Book, key: &str, now: Timestamp) -> Result<Option<Entry>, StoreError> {
+        self.store.entry(book, key, now).await
+    }
+
     fn stats(&self) -> StoreStats {
         self.store.stats()
     }
