@@ -9,8 +9,8 @@ use crate::context::Context;
 use crate::exit::{Exit, Outcome};
 use crate::output::Data;
 use crate::{
-    bench, check, checkpoint, events, explain, logging, logs, replay, run, serve, signal, status, store, submit, token,
-    verbs, watch,
+    bench, check, checkpoint, consumer, dead_letters, events, explain, logging, logs, publish, replay, run, serve,
+    signal, status, store, submit, token, verbs, watch,
 };
 
 const AFTER_HELP: &str = "\
@@ -118,6 +118,12 @@ enum Command {
     ResetFailed(verbs::Args),
     /// Send a workflow a signal, which it waits for or asks for later
     Signal(signal::Args),
+    /// Send tasks the messages that they wait for
+    Publish(publish::Args),
+    /// What gave up, and putting it back
+    DeadLetters(dead_letters::Args),
+    /// How a server takes messages in, and pausing that
+    Consumer(consumer::Args),
     /// Make the decisions of a recorded task again, and report the first that differs from its log
     Replay(replay::Args),
     /// Move everything from one store to another
@@ -184,6 +190,9 @@ impl Command {
             Command::Rollback(args) => verbs::operate(context, args, Verb::Rollback).await,
             Command::ResetFailed(args) => verbs::operate(context, args, Verb::ResetFailed).await,
             Command::Signal(args) => signal::signal(context, args).await,
+            Command::Publish(args) => publish::publish(context, args).await,
+            Command::DeadLetters(args) => dead_letters::dead_letters(context, args).await,
+            Command::Consumer(args) => consumer::consumer(context, args).await,
             Command::Replay(args) => replay::replay(context, args).await,
             Command::Store(args) => store::store(context, args).await,
             Command::Bench(args) => bench::bench(context, &args).await,

@@ -1,11 +1,13 @@
 //! `milepost.toml`: settings under the environment and under flags.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use milepost_engine::OnStoreLoss;
 use serde::Deserialize;
 
 use crate::exit::{Exit, Failure};
+use crate::files::Files;
 
 const DEFAULT_FILE: &str = "milepost.toml";
 
@@ -26,6 +28,8 @@ pub(crate) struct Config {
     pub(crate) on_store_loss: Option<StoreLoss>,
     pub(crate) color: Option<Color>,
     pub(crate) serve: Serve,
+    pub(crate) kafka: Kafka,
+    pub(crate) files: Files,
 }
 
 /// Of `serve`, each as the flag of its name.
@@ -45,6 +49,31 @@ pub(crate) struct Serve {
     pub(crate) log_format: Option<LogFormat>,
     /// As in plan files: `30s`.
     pub(crate) drain_timeout: Option<String>,
+}
+
+/// How `serve` reads messages and publishes outcomes. Lengths of time as in plan files: `30s`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Kafka {
+    /// As `--kafka`.
+    pub(crate) brokers: Option<String>,
+    pub(crate) topic: Option<String>,
+    pub(crate) dead_letter_topic: Option<String>,
+    pub(crate) completed_topic: Option<String>,
+    pub(crate) failed_topic: Option<String>,
+    pub(crate) group: Option<String>,
+    /// Tasks that messages set off and that run here at once.
+    pub(crate) concurrency: Option<usize>,
+    pub(crate) partitions: Option<i32>,
+    pub(crate) replication: Option<i32>,
+    pub(crate) deadline: Option<String>,
+    pub(crate) remember: Option<String>,
+    pub(crate) patience: Option<String>,
+    pub(crate) max_message_bytes: Option<usize>,
+    /// Files with stages, by the name that messages call them.
+    pub(crate) chains: BTreeMap<String, PathBuf>,
+    /// For the client library, by its own names.
+    pub(crate) properties: BTreeMap<String, String>,
 }
 
 /// What a node does with its tasks while the store is away.
@@ -101,8 +130,14 @@ impl Config {
 fn parse(path: &Path, text: &str) -> Result<Config, Failure> {
     let config: Config = toml::from_str(text)
         .map_err(|error| Failure::new(Exit::Usage, format!("{}: {}", path.display(), error.to_string().trim_end())))?;
-    if config.capacity == Some(0) {
-        return Err(Failure::new(Exit::Usage, format!("{}: `capacity` must be at least 1", path.display())));
+    let least = [
+        ("capacity", config.capacity == Some(0)),
+        ("concurrency", config.kafka.concurrency == Some(0)),
+        ("partitions", config.kafka.partitions.is_some_and(|partitions| partitions < 1)),
+        ("replication", config.kafka.replication.is_some_and(|replication| replication < 1)),
+    ];
+    if let Some((key, _)) = least.iter().find(|(_, is_less)| *is_less) {
+        return Err(Failure::new(Exit::Usage, format!("{}: `{key}` must be at least 1", path.display())));
     }
     Ok(config)
 }
@@ -125,6 +160,17 @@ mod tests {
         assert_eq!((config.serve.rate_limit, config.serve.log_format), (Some(50), Some(LogFormat::Json)));
         let failure = parse(Path::new("milepost.toml"), "[serve]\nport = 80\n").unwrap_err();
         assert!(failure.message.contains("unknown field `port`"), "{}", failure.message);
+    }
+
+    #[test]
+    fn kafka_has_a_section_of_its_own_as_strict_as_the_rest() {
+        let text = "[kafka]\nbrokers = 'a:9092,b:9092'\nconcurrency = 2\n[kafka.chains]\nresize = 'resize.yaml'\n";
+        let config = parse(Path::new("milepost.toml"), text).unwrap();
+        assert_eq!((config.kafka.concurrency, config.kafka.chains.len()), (Some(2), 1));
+        let failure = parse(Path::new("milepost.toml"), "[kafka]\nbroker = 'a:9092'\n").unwrap_err();
+        assert!(failure.message.contains("unknown field `broker`"), "{}", failure.message);
+        let failure = parse(Path::new("milepost.toml"), "[kafka]\nconcurrency = 0\n").unwrap_err();
+        assert!(failure.message.ends_with("`concurrency` must be at least 1"), "{}", failure.message);
     }
 
     #[test]

@@ -9,8 +9,9 @@ use milepost_engine::OnStoreLoss;
 use milepost_store::redacted;
 
 use crate::args::Global;
-use crate::config::{Color, Config, Serve, StoreLoss};
+use crate::config::{Color, Config, Kafka, Serve, StoreLoss};
 use crate::exit::{Exit, Failure};
+use crate::files::Files;
 use crate::operator;
 use crate::source::{Local, Remote, Source};
 use crate::store_url::{DEFAULT_URL, StoreUrl};
@@ -37,6 +38,10 @@ pub(crate) struct Context {
     on_store_loss: Option<StoreLoss>,
     /// What the configuration says about `serve`.
     pub(crate) serve: Serve,
+    /// And about Kafka.
+    pub(crate) kafka: Kafka,
+    /// And about files.
+    pub(crate) files: Files,
     /// `milepost`, and the flags that a next command needs to mean the same store or server.
     program: String,
 }
@@ -88,6 +93,8 @@ impl Context {
             capacity: config.capacity.unwrap_or(DEFAULT_CAPACITY),
             on_store_loss: config.on_store_loss,
             serve: config.serve,
+            kafka: config.kafka,
+            files: config.files,
             program,
         })
     }

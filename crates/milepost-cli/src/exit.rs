@@ -68,7 +68,7 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let exit = match &error {
             StoreError::NotFound { .. } => Exit::NotFound,
-            StoreError::Clash(_) | StoreError::KeyReused { .. } => Exit::Usage,
+            StoreError::Clash(_) | StoreError::KeyReused { .. } | StoreError::Kept { .. } => Exit::Usage,
             StoreError::PlanConflict { .. } | StoreError::Plan(_) | StoreError::Task(_) => Exit::Refused,
             StoreError::Conflict { .. }
             | StoreError::Fenced { .. }

@@ -5,16 +5,25 @@ mod bench;
 mod check;
 mod checkpoint;
 mod config;
+mod consumer;
 mod context;
+mod dead_letters;
 mod events;
 mod exit;
 mod explain;
+mod files;
+#[cfg(feature = "kafka")]
+mod kafka;
+#[cfg(not(feature = "kafka"))]
+#[path = "no_kafka.rs"]
+mod kafka;
 mod logging;
 mod logs;
 mod operator;
 mod output;
 mod plan_file;
 mod progress;
+mod publish;
 mod replay;
 mod run;
 mod serve;

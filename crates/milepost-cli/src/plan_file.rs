@@ -3,6 +3,8 @@
 use std::io::Read;
 
 use milepost_core::id::PlanId;
+#[cfg(feature = "kafka")]
+use milepost_core::plan::Chain;
 use milepost_core::plan::{ParseOptions, Plan, PlanErrors, parse};
 use milepost_engine::Registry;
 
@@ -26,6 +28,13 @@ pub(crate) enum Unusable {
 pub(crate) fn read(file: &str, registry: &Registry) -> Result<Plan, Unusable> {
     let bytes = text(file)?;
     registry.read_plan(shown(file), &bytes).map_err(Unusable::Wrong)
+}
+
+/// A file with stages and no tasks, of which messages make tasks.
+#[cfg(feature = "kafka")]
+pub(crate) fn read_chain(file: &str, registry: &Registry) -> Result<Chain, Unusable> {
+    let bytes = text(file)?;
+    registry.read_chain(file, &bytes).map_err(Unusable::Wrong)
 }
 
 /// The file as it is, if it is a plan as far as can be said without knowing the stage kinds of whoever runs it.

@@ -16,6 +16,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::config::{LogFormat, StoreLoss};
 use crate::context::Context;
 use crate::exit::{Exit, Failure, Outcome, chain};
+use crate::files::{self, Authors};
+use crate::kafka::{self, Kafka};
 use crate::logging::Style;
 use crate::output::{self, Data};
 use crate::plan_file;
@@ -70,6 +72,9 @@ pub(crate) struct Args {
     /// How the log is written
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
+    /// Brokers to read messages from that set tasks off [default: none, or those of the configuration]
+    #[arg(long, value_name = "HOST:PORT[,...]")]
+    kafka: Option<String>,
     /// How long running stages may take to end when it is stopped [default: 30s]
     #[arg(long, value_name = "TIME")]
     drain_timeout: Option<Millis>,
@@ -125,12 +130,17 @@ impl Args {
         Ok(self.drain_timeout.or(from_config).unwrap_or(DEFAULT_DRAIN).as_duration())
     }
 
-    fn registry(&self, context: &Context) -> Registry {
-        let registry = plan_file::registry();
-        if self.allow_link_local || context.serve.allow_link_local.unwrap_or_default() {
-            return registry.with("http", Arc::new(HttpKind::new().allow_link_local()));
+    fn registry(&self, context: &Context, store: &StoreUrl, allow_commands: bool) -> Registry {
+        let mut registry = plan_file::registry();
+        let allow_link_local = self.allow_link_local || context.serve.allow_link_local.unwrap_or_default();
+        if allow_link_local {
+            registry = registry.with("http", Arc::new(HttpKind::new().allow_link_local()));
         }
-        registry
+        // Whoever may run commands here can read and write what this process can; nobody else has to be able to, and
+        // who writes to a topic may be anybody.
+        let by_message = self.kafka.is_some() || context.kafka.brokers.is_some();
+        let authors = if allow_commands && !by_message { Authors::Trusted } else { Authors::Remote };
+        files::registry(context, registry, store, authors, allow_link_local)
     }
 }
 
@@ -140,9 +150,14 @@ pub(crate) async fn serve(context: &Context, args: Args) -> Outcome {
     let drain_timeout = args.drain_timeout(context)?;
     let settings = args.settings(context);
     let url = context.store()?;
+    let registry = args.registry(context, &url, settings.allow_commands);
+    let kafka = kafka::wanted(args.kafka.as_deref(), &context.kafka, &registry)?;
     let mut options = Options::new(context.node(args.node.clone()));
     options.capacity = context.capacity_of_all();
     options.on_store_loss = context.on_store_loss(args.on_store_loss);
+    if let Some(most) = context.kafka.concurrency {
+        options.chains = most;
+    }
     let store = join(&url, &options).await?;
     let settings = reachable(context, settings, &*store, address).await?;
     if tls.is_none() && !is_for_this_machine_alone(address) {
@@ -151,7 +166,7 @@ pub(crate) async fn serve(context: &Context, args: Args) -> Outcome {
     // Before anything runs, so that no signal finds it unprepared.
     let signals = Signals::listen()?;
     let node = options.node.clone();
-    let engine = Engine::new(store, args.registry(context), options);
+    let engine = Engine::new(store, registry, options);
     let app = App::new(engine.clone(), settings);
     let server = Server::start_with(app.clone(), address, tls.clone()).await;
     let server = server.map_err(|error| {
@@ -159,8 +174,9 @@ pub(crate) async fn serve(context: &Context, args: Args) -> Outcome {
     })?;
     let listener = listen(&url, &engine);
     engine.start();
+    let kafka = kafka.map(|wanted| kafka::start(wanted, &engine, &app)).transpose()?;
     say_it_listens(context, &server, &node, &url);
-    let serving = Serving { engine, app, server, listener, drain_timeout };
+    let serving = Serving { engine, app, server, listener, kafka, drain_timeout };
     serving.until_stopped(signals, tls).await
 }
 
@@ -170,6 +186,7 @@ struct Serving {
     app: App,
     server: Server,
     listener: Option<Listener>,
+    kafka: Option<Arc<Kafka>>,
     drain_timeout: Duration,
 }
 
@@ -208,8 +225,14 @@ impl Serving {
         if let Some(listener) = self.listener {
             listener.close().await;
         }
+        if let Some(kafka) = &self.kafka {
+            kafka.stop_intake().await;
+        }
         // Streams go on meanwhile: who watches sees how it ends.
         let stopped = tokio::time::timeout(self.drain_timeout, self.engine.stop()).await;
+        if let Some(kafka) = &self.kafka {
+            kafka.close().await;
+        }
         let answered = tokio::time::timeout(LAST_ANSWERS, self.server.close()).await;
         if answered.is_err() {
             tracing::warn!("some requests were cut off");

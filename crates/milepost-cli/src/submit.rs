@@ -26,6 +26,9 @@ pub(crate) struct Args {
     /// If the stored plan has other tasks: add the new ones, and remove those that are gone
     #[arg(long)]
     update: bool,
+    /// Of a plan with `trigger: message`: also send each of its tasks the message that it waits for
+    #[arg(long)]
+    publish: bool,
     /// Then watch it to its end, and exit as `watch` does
     #[arg(long)]
     watch: bool,
@@ -62,7 +65,8 @@ pub(crate) async fn submit(context: &Context, args: Args) -> Outcome {
 async fn send(client: &Client, args: &Args, text: Vec<u8>) -> Result<Accepted, ClientError> {
     // YAML reads JSON as well; only a name that says so makes it JSON.
     let format = if args.file.ends_with(".json") { PlanFormat::Json } else { PlanFormat::Yaml };
-    client.submit(PlanUpload { text: text.into(), format, start: !args.no_start, update: args.update }).await
+    let (start, update, publish) = (!args.no_start, args.update, args.publish);
+    client.submit(PlanUpload { text: text.into(), format, start, update, publish }).await
 }
 
 /// What the server found wrong, in the words of `check`.

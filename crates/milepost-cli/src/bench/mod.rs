@@ -2,6 +2,11 @@
 
 mod figures;
 mod idle;
+#[cfg(feature = "kafka")]
+mod kafka;
+#[cfg(not(feature = "kafka"))]
+#[path = "no_kafka.rs"]
+mod kafka;
 mod kind;
 mod plans;
 mod replay;
@@ -22,6 +27,7 @@ use crate::output::Data;
 use crate::store_url::StoreUrl;
 
 use figures::{Figures, mean_batch, peak_rss};
+use kafka::Brokers;
 use plans::Shape;
 use subject::{Opened, Subject};
 use workloads::Size;
@@ -49,6 +55,8 @@ pub(crate) enum Workload {
     Idle,
     /// Two nodes as processes, one killed in the middle of its stages: how long until the other one goes on with them
     Takeover,
+    /// From messages in a topic to completed tasks of three no-op stages, beside the same plans submitted directly
+    Kafka,
 }
 
 #[derive(Debug, clap::Args)]
@@ -57,7 +65,7 @@ pub(crate) struct Args {
     /// Tasks to run [default: as many as take a few seconds]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     tasks: Option<u32>,
-    /// Stages of each task [default: 10; 1 for `single`, `submit`, `timers` and `workflow`; 10,000 for `replay`]
+    /// Stages of each task [default: 10; 3 for `kafka`; 1 for `single`, `submit`, `timers` and `workflow`; 10,000 for `replay`]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     stages: Option<u32>,
     /// Tasks in flight at once; `workflow` has one
@@ -72,6 +80,9 @@ pub(crate) struct Args {
     /// How often `takeover` kills a node
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
+    /// Where `kafka` publishes and reads [default: the brokers of the configuration]
+    #[arg(long, value_name = "HOST:PORT[,...]")]
+    kafka: Option<String>,
 }
 
 pub(crate) async fn bench(context: &Context, args: &Args) -> Outcome {
@@ -79,7 +90,10 @@ pub(crate) async fn bench(context: &Context, args: &Args) -> Outcome {
     if args.workload == Workload::Takeover {
         takeover::must_be_shared(named.as_ref())?;
     }
-    let figures = run(args, named).await.map_err(|error| Failure::new(Exit::OutOfReach, format!("{error:#}")))?;
+    let is_kafka = args.workload == Workload::Kafka;
+    let brokers = is_kafka.then(|| Brokers::new(context, args.kafka.as_deref())).transpose()?;
+    let figures =
+        run(args, named, brokers).await.map_err(|error| Failure::new(Exit::OutOfReach, format!("{error:#}")))?;
     let mut data = Data::new();
     data.json(&figures);
     Ok(Exit::Done)
@@ -87,7 +101,7 @@ pub(crate) async fn bench(context: &Context, args: &Args) -> Outcome {
 
 /// Runs the workload on the store that was named, or on a fresh file here that is deleted afterwards, and answers one
 /// JSON object.
-async fn run(args: &Args, named: Option<StoreUrl>) -> Result<serde_json::Value> {
+async fn run(args: &Args, named: Option<StoreUrl>, brokers: Option<Brokers>) -> Result<serde_json::Value> {
     let subject = Subject::new(named)?;
     if args.workload == Workload::Takeover {
         return takeover::takeover(subject.url(), args.tasks.map_or(16, |tasks| tasks as usize), args.rounds).await;
@@ -96,7 +110,7 @@ async fn run(args: &Args, named: Option<StoreUrl>) -> Result<serde_json::Value> 
     let opened = subject.open(&options).await?;
     let raw = subject.raw()?;
     workloads::fill(&opened.store, args.stored as usize).await?;
-    let (figures, opened) = measure(args, &subject, opened).await?;
+    let (figures, opened) = measure(args, &subject, opened, brokers).await?;
     let rss = peak_rss();
     opened.store.leave().await?;
     opened.cut_off();
@@ -107,7 +121,12 @@ async fn run(args: &Args, named: Option<StoreUrl>) -> Result<serde_json::Value> 
     Ok(json)
 }
 
-async fn measure(args: &Args, subject: &Subject, opened: Opened) -> Result<(Figures, Opened)> {
+async fn measure(
+    args: &Args,
+    subject: &Subject,
+    opened: Opened,
+    brokers: Option<Brokers>,
+) -> Result<(Figures, Opened)> {
     let in_flight = args.in_flight as usize;
     let size = |tasks: usize, stages: usize| Size {
         tasks: args.tasks.map_or(tasks, |tasks| tasks as usize),
@@ -135,6 +154,11 @@ async fn measure(args: &Args, subject: &Subject, opened: Opened) -> Result<(Figu
         Workload::Resume => {
             drop(store);
             return workloads::resume(subject, opened, size(10_000, 10)).await;
+        }
+        Workload::Kafka => {
+            drop(store);
+            let brokers = brokers.expect("it was asked for with them");
+            return kafka::kafka(subject, opened, size(few(5000), 3), &brokers).await;
         }
         Workload::Takeover => unreachable!("it has processes of its own, and was run before this"),
     };

@@ -48,6 +48,8 @@ impl Shape {
             input: Value::Null,
             matrix: Map::new(),
             stages: None,
+            file: None,
+            message: None,
         };
         let settings = Settings {
             max_concurrency: u32::try_from(self.max_concurrency).unwrap_or(u32::MAX),

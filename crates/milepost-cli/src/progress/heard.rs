@@ -93,6 +93,7 @@ impl Known {
             | Event::TaskInterrupted { .. }
             | Event::SignalReceived { .. }
             | Event::ValueRecorded { .. }
+            | Event::MessageReceived { .. }
             | Event::DeadLettered { .. } => {}
         }
     }

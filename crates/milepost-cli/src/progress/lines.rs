@@ -97,6 +97,7 @@ impl Lines {
             | Event::TaskResumed { .. }
             | Event::TaskRetried { .. }
             | Event::StageRolledBack { .. }
+            | Event::MessageReceived { .. }
             | Event::DeadLettered { .. }
             | Event::SignalReceived { .. }
             | Event::ValueRecorded { .. }

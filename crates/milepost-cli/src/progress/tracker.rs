@@ -206,6 +206,7 @@ impl Tracker {
             | Event::PauseRequested { .. }
             | Event::StageRolledBack { .. }
             | Event::CheckpointDiscarded { .. }
+            | Event::MessageReceived { .. }
             | Event::DeadLettered { .. }
             | Event::SignalReceived { .. }
             | Event::ValueRecorded { .. }

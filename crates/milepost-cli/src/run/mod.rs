@@ -13,6 +13,7 @@ use milepost_store::{PlanRow, Resubmit, Start, Store, StoreError};
 use crate::config::StoreLoss;
 use crate::context::Context;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::files::{self, Authors};
 use crate::output;
 use crate::plan_file;
 use crate::progress::{Progress, begins};
@@ -49,10 +50,12 @@ pub(crate) async fn run(context: &Context, args: Args) -> Outcome {
     let plan = Arc::new(plan_file::read(&args.file, &registry)?);
     if plan.definition.settings.trigger == Trigger::Message {
         let message = format!(
-            "plan {} waits for messages (`trigger: message`), which this build cannot receive",
+            "plan {} waits for messages (`trigger: message`), which `run` does not receive",
             plan.definition.id
         );
-        return Err(Failure::new(Exit::Usage, message).help("leave `trigger` out to run it now"));
+        return Err(Failure::new(Exit::Usage, message)
+            .help("leave `trigger` out to run it now")
+            .help("`milepost serve --kafka HOST:PORT` receives them; hand it the plan by `milepost submit`"));
     }
     if let Some(workflow) = &plan.definition.workflow {
         let message = format!(
@@ -72,6 +75,7 @@ pub(crate) async fn run(context: &Context, args: Args) -> Outcome {
     let store = join(&url, &options).await?;
     // Before anything runs, so that no signal finds it unprepared.
     let signals = Signals::listen()?;
+    let registry = files::registry(context, registry, &url, Authors::Trusted, false);
     let engine = Engine::new(store, registry, options);
     // From here on verbs come to us, also while a large plan is being stored.
     let listener = listen(&url, &engine);

@@ -6,5 +6,7 @@ mod tokens;
 
 pub(crate) use ask::ask;
 pub(crate) use incoming::listen;
-pub(crate) use milepost_engine::owner::{Answer, Done, Listener, Name, Request, SignalOrder, VerbName};
+pub(crate) use milepost_engine::owner::{
+    Answer, Done, Listener, MessageAnswer, MessageOrder, MessageVerb, Name, Request, SignalOrder, VerbName,
+};
 pub(crate) use tokens::{TokenAnswer, TokenOrder, TokenVerb};

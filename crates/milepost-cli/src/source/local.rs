@@ -5,18 +5,24 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use milepost::WatchEvent;
-use milepost_core::api::{CheckpointView, Explanation, List, PlanReport, PlanView, VerbAnswer};
+use milepost_core::api::{
+    CheckpointView, DeadLetterView, Explanation, List, PlanReport, PlanView, PublishAnswer, RedriveAnswer, VerbAnswer,
+};
 use milepost_core::id::{PlanId, TaskId, Tenant};
-use milepost_core::task::{Checkpoint, EventView, TaskView};
+use milepost_core::task::{By, Checkpoint, EventView, TaskView};
 use milepost_engine::{Clock, Target, owner};
-use milepost_store::{EventQuery, LogChunk, LogQuery, PlanQuery, Store, StoreError, StoredTask, TaskQuery, TasksOf};
+use milepost_store::{
+    Book, EntryQuery, EventQuery, LogChunk, LogQuery, PlanQuery, Store, StoreError, StoredTask, TaskQuery, TasksOf,
+};
 
 use tokio::sync::OnceCell;
 
 use super::follow;
-use super::seam::{EventsAsked, Found, Operated, Order, Signal, Source};
+use super::seam::{EventsAsked, Found, Operated, Order, Publication, Signal, Source};
 use crate::exit::{Exit, Failure};
-use crate::socket::{Answer, Done, Name, Request, SignalOrder, VerbName, ask};
+use crate::socket::{
+    Answer, Done, MessageAnswer, MessageOrder, MessageVerb, Name, Request, SignalOrder, VerbName, ask,
+};
 use crate::store_url::StoreUrl;
 use crate::views;
 
@@ -38,6 +44,11 @@ impl Local {
         self.store.get_or_try_init(|| self.url.visit()).await
     }
 
+    async fn order(&self, verb: MessageVerb, by: By) -> Result<MessageAnswer, Failure> {
+        self.url.must_exist()?;
+        Ok(ask(&self.url, &MessageOrder::new(verb, by)).await?.0)
+    }
+
     async fn stored(&self, task: &TaskId) -> Result<StoredTask, Failure> {
         let stored = self.store().await?.task(task).await?;
         Ok(stored.ok_or_else(|| StoreError::NotFound { what: "task", id: task.to_string() })?)
@@ -48,9 +59,7 @@ impl Local {
 impl Source for Local {
     async fn plans(&self, limit: u16, cursor: Option<&str>) -> Result<List<PlanView>, Failure> {
         let store = self.store().await?;
-        let bad =
-            |text: &str| Failure::new(Exit::Usage, format!("`{text}` is no cursor; expected the nextCursor of a list"));
-        let after = cursor.map(|text| text.parse().map_err(|_| bad(text))).transpose()?;
+        let after = cursor.map(place).transpose()?;
         let page = store.plans(PlanQuery { open_only: false, after, limit: limit.into() }).await?;
         let items = page.items.iter().map(PlanView::from).collect();
         Ok(List { items, next_cursor: page.next.map(|next| next.to_string()) })
@@ -140,6 +149,34 @@ impl Source for Local {
         operated(target, "signal", answer, goes_on)
     }
 
+    async fn publish(&self, publication: Publication) -> Result<Vec<PublishAnswer>, Failure> {
+        let Publication { tasks, within, by } = publication;
+        match self.order(MessageVerb::Publish { tasks, within }, by).await? {
+            MessageAnswer::Published { messages } => Ok(messages),
+            other => Err(refusal(other)),
+        }
+    }
+
+    async fn dead_letters(&self, limit: u16, cursor: Option<&str>) -> Result<List<DeadLetterView>, Failure> {
+        let after = cursor.map(place).transpose()?;
+        let query = EntryQuery { book: Book::DeadLetters, after, limit: limit.into(), now: Clock::system().now() };
+        let page = self.store().await?.entries(query).await?;
+        let items = page.items.iter().map(DeadLetterView::try_from).collect::<Result<_, StoreError>>()?;
+        Ok(List { items, next_cursor: page.next.map(|next| next.to_string()) })
+    }
+
+    async fn dead_letter(&self, id: &str) -> Result<Option<DeadLetterView>, Failure> {
+        let entry = self.store().await?.entry(Book::DeadLetters, id, Clock::system().now()).await?;
+        Ok(entry.as_ref().map(DeadLetterView::try_from).transpose()?)
+    }
+
+    async fn redrive(&self, id: &str, by: By) -> Result<RedriveAnswer, Failure> {
+        match self.order(MessageVerb::Redrive { id: id.to_owned() }, by).await? {
+            MessageAnswer::Redriven(answer) => Ok(answer),
+            other => Err(refusal(other)),
+        }
+    }
+
     async fn watch(&self, plan: &PlanId) -> Result<BoxStream<'static, Result<WatchEvent, Failure>>, Failure> {
         Ok(follow::follow(self.store().await?.clone(), plan.clone()))
     }
@@ -155,4 +192,21 @@ fn operated(target: String, verb: &str, answer: Answer, goes_on: bool) -> Result
         Answer::NotFound { message } => Err(Failure::new(Exit::NotFound, message)),
         Answer::Failed { message } => Err(Failure::new(Exit::OutOfReach, message)),
     }
+}
+
+fn refusal(answer: MessageAnswer) -> Failure {
+    match answer {
+        MessageAnswer::Refused { message } => Failure::new(Exit::Refused, message),
+        MessageAnswer::NotFound { message } => Failure::new(Exit::NotFound, message),
+        MessageAnswer::Failed { message } => Failure::new(Exit::OutOfReach, message),
+        MessageAnswer::Published { .. } | MessageAnswer::Redriven(_) => {
+            Failure::new(Exit::OutOfReach, "the process that owns the store answered something else than was asked")
+        }
+    }
+}
+
+/// Where a page of a list begins.
+fn place(cursor: &str) -> Result<i64, Failure> {
+    let bad = || Failure::new(Exit::Usage, format!("`{cursor}` is no cursor; expected the nextCursor of a list"));
+    cursor.parse().map_err(|_| bad())
 }

@@ -7,4 +7,4 @@ mod seam;
 
 pub(crate) use local::Local;
 pub(crate) use remote::Remote;
-pub(crate) use seam::{EventsAsked, Found, Operated, Order, Signal, Source};
+pub(crate) use seam::{EventsAsked, Found, Operated, Order, Publication, Signal, Source};

@@ -1,21 +1,28 @@
 //! Answers from a running server.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use milepost::{Client, ClientError, EventFilter, LogFilter, Paging, WatchEvent};
-use milepost_core::api::{CheckpointView, Explanation, List, LogView, PlanReport, PlanView, VerbAnswer, VerbRequest};
+use milepost_core::api::{
+    CheckpointView, DeadLetterView, Explanation, List, LogView, PlanReport, PlanView, PublishAnswer, PublishRequest,
+    RedriveAnswer, VerbAnswer, VerbRequest,
+};
 use milepost_core::id::{PlanId, TaskId, Tenant};
-use milepost_core::task::{EventView, TaskView};
+use milepost_core::task::{By, EventView, TaskView};
 use milepost_engine::Verb;
 use milepost_store::{LogChunk, LogQuery};
 
-use super::seam::{EventsAsked, Found, Operated, Order, Signal, Source};
+use super::seam::{EventsAsked, Found, Operated, Order, Publication, Signal, Source};
 use crate::exit::{Exit, Failure};
 use crate::socket::{Name, VerbName};
 
 /// Events asked for at a time.
 const PAGE: usize = 500;
+/// How often a server that puts back as many dead letters as it may is asked again.
+const REDRIVE_PATIENCE: u32 = 30;
 
 pub(crate) struct Remote {
     client: Client,
@@ -151,6 +158,39 @@ impl Source for Remote {
     async fn signal(&self, signal: Signal) -> Result<Operated, Failure> {
         let answer = self.client.signal(&signal.task, &signal.name, &signal.payload).await?;
         Ok(Operated { answer, goes_on: true })
+    }
+
+    async fn publish(&self, publication: Publication) -> Result<Vec<PublishAnswer>, Failure> {
+        let request = PublishRequest { deadline: publication.within.map(|within| within.to_string()) };
+        let mut answers = Vec::new();
+        for task in &publication.tasks {
+            answers.push(self.client.publish(task, &request).await?);
+        }
+        Ok(answers)
+    }
+
+    async fn dead_letters(&self, limit: u16, cursor: Option<&str>) -> Result<List<DeadLetterView>, Failure> {
+        let paging = Paging { cursor: cursor.map(str::to_owned), limit: Some(limit.into()) };
+        Ok(self.client.dead_letters(&paging).await?)
+    }
+
+    async fn dead_letter(&self, id: &str) -> Result<Option<DeadLetterView>, Failure> {
+        Ok(found(self.client.dead_letter(id).await)?)
+    }
+
+    async fn redrive(&self, id: &str, by: By) -> Result<RedriveAnswer, Failure> {
+        let request = VerbRequest { reason: by.why, ..VerbRequest::default() };
+        let mut patience = REDRIVE_PATIENCE;
+        loop {
+            match self.client.redrive(id, &request).await {
+                // So many a second, and no more: its turn comes.
+                Err(ClientError::Problem { status: 429, .. }) if patience > 0 => {
+                    patience -= 1;
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                answer => return Ok(answer?),
+            }
+        }
     }
 
     async fn watch(&self, plan: &PlanId) -> Result<BoxStream<'static, Result<WatchEvent, Failure>>, Failure> {

@@ -3,9 +3,12 @@
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use milepost::WatchEvent;
-use milepost_core::api::{CheckpointView, Explanation, List, PlanReport, PlanView, VerbAnswer};
+use milepost_core::api::{
+    CheckpointView, DeadLetterView, Explanation, List, PlanReport, PlanView, PublishAnswer, RedriveAnswer, VerbAnswer,
+};
 use milepost_core::id::{PlanId, StageName, TaskId};
 use milepost_core::task::{By, EventView, TaskView};
+use milepost_core::time::Millis;
 use milepost_engine::Verb;
 use milepost_store::{LogChunk, LogQuery};
 use serde_json::Value;
@@ -42,6 +45,17 @@ pub(crate) trait Source: Send + Sync {
     /// Answered once it is durable.
     async fn signal(&self, signal: Signal) -> Result<Operated, Failure>;
 
+    /// Sends tasks the messages that they wait for; answered once they are in the outbox.
+    async fn publish(&self, publication: Publication) -> Result<Vec<PublishAnswer>, Failure>;
+
+    /// Oldest first.
+    async fn dead_letters(&self, limit: u16, cursor: Option<&str>) -> Result<List<DeadLetterView>, Failure>;
+
+    async fn dead_letter(&self, id: &str) -> Result<Option<DeadLetterView>, Failure>;
+
+    /// Answered once it is durable.
+    async fn redrive(&self, id: &str, by: By) -> Result<RedriveAnswer, Failure>;
+
     /// What happens to a plan, until it ends. An error is the last item.
     async fn watch(&self, plan: &PlanId) -> Result<BoxStream<'static, Result<WatchEvent, Failure>>, Failure>;
 }
@@ -75,6 +89,15 @@ pub(crate) struct Signal {
     pub(crate) task: TaskId,
     pub(crate) name: StageName,
     pub(crate) payload: Value,
+    pub(crate) by: By,
+}
+
+/// Messages for tasks.
+#[derive(Debug, Clone)]
+pub(crate) struct Publication {
+    pub(crate) tasks: Vec<TaskId>,
+    /// By when they have to start.
+    pub(crate) within: Option<Millis>,
     pub(crate) by: By,
 }
 

@@ -70,6 +70,9 @@ fn waiting_lines(context: &Context, tasks: &[TaskView], total: u64, plan: &PlanV
             (TaskStatus::Paused, _) => {
                 format!("paused; `{}` goes on", context.command(&format!("resume {}", task.task_id)))
             }
+            _ if task.awaits_message => {
+                format!("for its message; `{}` sends it", context.command(&format!("publish {}", task.task_id)))
+            }
             (_, Some(holder)) => format!("blocked by {holder}"),
             (_, None) if plan.status != PlanStatus::Running => {
                 format!("its plan is {}", plan.status)
@@ -118,6 +121,10 @@ pub(super) fn note(context: &Context, task: &TaskView, now: Timestamp) -> String
     if task.interrupted {
         let next = context.command_here_or_there("run FILE", &format!("resume {}", task.task_id));
         parts.push(format!("interrupted: no node runs it, `{next}` goes on"));
+    }
+    if task.awaits_message {
+        let next = context.command(&format!("publish {}", task.task_id));
+        parts.push(format!("waits for its message; `{next}` sends it"));
     }
     if task.pause_requested {
         parts.push("pauses when its running stage ends".to_owned());

@@ -131,17 +131,19 @@ fn show(context: &Context, from: &StoreUrl, to: &StoreUrl, moved: &Moved) {
             "events": moved.events,
             "outputBytes": moved.output_bytes,
             "tokens": moved.tokens,
+            "bookLines": moved.entries,
             "alreadyThere": moved.already_there,
             "digest": digest,
         }));
     }
     data.line(format!(
-        "moved {}, {}, {}, {} of output and {} from {from} to {to}",
+        "moved {}, {}, {}, {} of output, {} and {} of the books from {from} to {to}",
         count(moved.plans, "plan"),
         count(moved.tasks, "task"),
         count(moved.events, "event"),
         count(moved.output_bytes, "byte"),
         count(moved.tokens, "token"),
+        count(moved.entries, "line"),
     ));
     if moved.already_there > 0 {
         data.line(format!("{} of the plans had arrived before", moved.already_there));

@@ -1,5 +1,6 @@
 //! `store`: what is done to a store as a whole.
 
+mod books;
 mod migrate;
 mod moving;
 

@@ -1,13 +1,16 @@
 //! The move itself: plan by plan, the oldest first, each whole or not at all; then everything is read back and compared.
 //!
-//! There is no mark for a move that was cut off, and none is needed: a target in which every plan and token is exactly the
-//! source's is gone on with, and any other that is not empty is refused.
+//! There is no mark for a move that was cut off, and none is needed: a target in which every plan, token and entry of a book is
+//! exactly the source's is gone on with, and any other that is not empty is refused.
 
 use std::collections::HashSet;
 
 use indicatif::ProgressBar;
 use milepost_core::id::PlanId;
+use milepost_engine::Clock;
 use milepost_store::{LockRow, MovedPlan, Store, StoreError, TokenRow, all_plans, read_moved, total_digest};
+
+use super::books::MovingBooks;
 
 pub(super) struct Moving<'a> {
     pub(super) from: &'a dyn Store,
@@ -23,6 +26,8 @@ pub(super) struct Moved {
     pub(super) events: u64,
     pub(super) output_bytes: u64,
     pub(super) tokens: u64,
+    /// Of all books.
+    pub(super) entries: u64,
     /// Plans that an earlier move had brought.
     pub(super) already_there: u64,
     /// Of all plans, in order.
@@ -44,6 +49,8 @@ impl Moving<'_> {
         self.bar.set_length(rows.iter().map(|row| row.counts.total).sum());
         let plans: Vec<PlanId> = rows.into_iter().map(|row| row.id).collect();
         let there = self.what_is_there(&plans).await?;
+        let books = MovingBooks { from: self.from, to: self.to, now: Clock::system().now() };
+        books.check().await?;
         let locks = self.from.locks().await.map_err(Trouble::From)?;
         let mut moved = Moved::default();
         let mut digests = Vec::with_capacity(plans.len());
@@ -60,6 +67,7 @@ impl Moving<'_> {
             self.to.import(plan).await.map_err(Trouble::To)?;
         }
         moved.tokens = self.move_tokens().await?;
+        moved.entries = books.run().await?;
         self.compare(&plans, &digests).await?;
         moved.digest = total_digest(&digests);
         Ok(moved)

@@ -1,5 +1,8 @@
 //! `store migrate`: everything arrives, nothing is done by halves, and what was under way goes on.
 
+use milepost_core::time::{Millis, Timestamp};
+use milepost_store::sqlite::SqliteStore;
+use milepost_store::{Book, BookChange, Entry, EntryQuery, Store};
 use serde_json::{Value, json};
 
 use crate::support::{World, failing, gated};
@@ -56,6 +59,72 @@ fn everything_arrives_is_counted_and_goes_on_where_it_was() {
     world.good(&["run", "done.yaml", "-q", "--store", "sqlite:new.db"]);
     assert_eq!(world.read("finished").lines().count(), 2);
     assert_eq!(world.read("ran").lines().collect::<Vec<_>>(), ["first", "second", "second"], "from its checkpoint");
+}
+
+/// Of the file in a test's folder, while no command has it.
+struct Books(SqliteStore);
+
+impl Books {
+    fn of(world: &World, file: &str) -> Self {
+        Self(SqliteStore::open(world.path().join(file)).unwrap())
+    }
+
+    async fn keep(&self, keep: Vec<Entry>) {
+        self.0.change_books(BookChange { keep, strike: Vec::new() }).await.unwrap();
+    }
+
+    async fn all(&self) -> Vec<Entry> {
+        let mut all = Vec::new();
+        for book in Book::ALL {
+            let query = EntryQuery { book, after: None, limit: 10_000, now: now() };
+            all.extend(self.0.entries(query).await.unwrap().items);
+        }
+        all
+    }
+}
+
+fn now() -> Timestamp {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap();
+    Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap())
+}
+
+fn entry(book: Book, key: impl Into<String>) -> Entry {
+    Entry { book, key: key.into(), at: now(), until: None, body: "{\"of\":\"租户\"}".to_owned() }
+}
+
+/// More than are read at once, not in the order of their names; of each book some.
+fn entries() -> Vec<Entry> {
+    let until = Some(now() + Millis::from_secs(3600));
+    let messages = (0..1100).map(|number| Entry { until, ..entry(Book::Messages, format!("m-{}", number * 7 % 1100)) });
+    let others = [entry(Book::Outbox, "said-2"), entry(Book::Outbox, "said-1"), entry(Book::DeadLetters, "t.4")];
+    messages.chain(others).collect()
+}
+
+#[tokio::test]
+async fn what_was_heard_is_to_be_said_and_was_given_up_moves_along_in_its_order() {
+    let world = World::new();
+    let (books, written) = (Books::of(&world, "milepost.db"), entries());
+    books.keep(written.clone()).await;
+    books.keep(vec![entry(Book::Turns, "relay"), Entry { until: Some(now()), ..entry(Book::Messages, "over") }]).await;
+    drop(books);
+    let moved = world.json(&["store", "migrate", "sqlite:milepost.db", "sqlite:new.db"]);
+    assert_eq!(moved["bookLines"], json!(1103));
+    assert_eq!(Books::of(&world, "new.db").all().await, written, "and nobody's turn");
+    // As if it had been cut off: what is still there is the beginning.
+    let file = rusqlite::Connection::open(world.path().join("new.db")).unwrap();
+    assert!(file.execute("DELETE FROM entries WHERE book > 1 OR no > 500", []).unwrap() > 600);
+    drop(file);
+    world.good(&["store", "migrate", "sqlite:milepost.db", "sqlite:new.db"]).must_say(&["1103 lines of the books"]);
+    assert_eq!(Books::of(&world, "new.db").all().await, written);
+}
+
+#[tokio::test]
+async fn a_store_is_not_moved_into_one_that_has_heard_something_of_its_own() {
+    let world = World::new();
+    Books::of(&world, "milepost.db").keep(vec![entry(Book::Messages, "m-1"), entry(Book::Messages, "m-2")]).await;
+    Books::of(&world, "new.db").keep(vec![entry(Book::Messages, "m-2")]).await;
+    let refused = world.milepost(&["store", "migrate", "sqlite:milepost.db", "sqlite:new.db"]);
+    refused.must_exit(5).must_say(&["is not empty: `m-2` in its book of messages is its own, or out of place"]);
 }
 
 #[test]

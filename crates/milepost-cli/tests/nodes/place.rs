@@ -75,19 +75,28 @@ async fn make_database(server: &str, name: &str) {
 impl Place {
     /// Stops, starts or restarts the server, which keeps its data and its port.
     pub(crate) fn service(&self, verb: &str) {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let service = self.backend.service();
-        let done = Command::new(root.join("dev/services")).args([verb, service]).output().unwrap();
-        assert!(done.status.success(), "dev/services {verb} {service}: {}", String::from_utf8_lossy(&done.stderr));
+        service(verb, self.backend.service());
     }
 
     /// Whether the server is one that may be stopped: somebody else's is left alone.
     pub(crate) fn is_ours(&self) -> bool {
-        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let url = std::fs::read_to_string(root.join("target/services").join(self.backend.service()).join("url"));
-        let ours = std::env::var(self.backend.variable()).unwrap_or_default();
-        url.is_ok_and(|url| url.trim() == ours)
+        is_ours(self.backend.service(), self.backend.variable())
     }
+}
+
+/// As `dev/services` does it.
+pub(crate) fn service(verb: &str, service: &str) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let done = Command::new(root.join("dev/services")).args([verb, service]).output().unwrap();
+    assert!(done.status.success(), "dev/services {verb} {service}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// Whether the server that a variable names is one of `dev/services`.
+pub(crate) fn is_ours(service: &str, variable: &str) -> bool {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let url = std::fs::read_to_string(root.join("target/services").join(service).join("url"));
+    let ours = std::env::var(variable).unwrap_or_default();
+    url.is_ok_and(|url| url.trim() == ours)
 }
 
 impl Drop for Place {

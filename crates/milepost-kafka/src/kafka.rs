@@ -1,0 +1,93 @@
+//! A node's Kafka side as a whole: what starts it, asks how it is, and ends it.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use milepost_engine::{Consumer, ConsumerStatus, Engine};
+use tokio::task::JoinHandle;
+
+use crate::attendant;
+use crate::chain::Chains;
+use crate::clients;
+use crate::intake::Intake;
+use crate::relay::Relay;
+use crate::settings::{Settings, SettingsError};
+use crate::shared::Shared;
+
+/// Messages come in and outcomes go out while this is there.
+#[derive(Debug)]
+pub struct Kafka {
+    engine: Engine,
+    shared: Arc<Shared>,
+    intake: Mutex<Option<JoinHandle<()>>>,
+    relay: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Kafka {
+    /// Brokers that are away are waited for; only settings that cannot be right are refused.
+    pub fn start(engine: Engine, settings: Settings, chains: Chains) -> Result<Self, SettingsError> {
+        settings.check()?;
+        let shared = Arc::new(Shared::new(settings));
+        let reader = clients::reader(&shared, engine.node())?;
+        let writer = clients::writer(&shared, engine.node())?;
+        attendant::start(&shared, engine.node())?;
+        let intake = Intake { engine: engine.clone(), chains: Arc::new(chains), shared: shared.clone() };
+        let intake = tokio::spawn(intake.run(reader));
+        let relay = tokio::spawn(Relay::new(engine.clone(), shared.clone(), writer).run());
+        Ok(Self { engine, shared, intake: Mutex::new(Some(intake)), relay: Mutex::new(Some(relay)) })
+    }
+
+    /// Reads nothing more, and commits the offsets of what the store has. Waits for a few seconds at most.
+    pub async fn stop_intake(&self) {
+        self.shared.stopped.cancel();
+        join(&self.intake).await;
+    }
+
+    /// Ends all of it; what is still in the outbox stays there.
+    pub async fn close(&self) {
+        self.stop_intake().await;
+        self.shared.closed.cancel();
+        join(&self.relay).await;
+    }
+}
+
+impl Consumer for Kafka {
+    fn status(&self) -> ConsumerStatus {
+        let Shared { counts, lag, paused, ready, reach, .. } = &*self.shared;
+        let tasks = self.engine.meters().readings().tasks;
+        let dead_lettered = tasks.iter().find(|(name, _)| *name == "dead_lettered");
+        ConsumerStatus {
+            paused: paused.load(Ordering::Acquire),
+            active_executions: self.engine.chains().active as u64,
+            consumed_count: counts.consumed.load(Ordering::Acquire),
+            failed_count: counts.failed.load(Ordering::Acquire) + dead_lettered.map_or(0, |(_, count)| *count),
+            lag: u64::try_from(lag.load(Ordering::Acquire)).ok(),
+            connected: ready.borrow().is_some() && !reach.is_lost(),
+            partitions: self.shared.offsets().partitions().len() as u64,
+        }
+    }
+
+    fn pause(&self) {
+        self.shared.pause(true);
+    }
+
+    fn resume(&self) {
+        self.shared.pause(false);
+    }
+}
+
+async fn join(part: &Mutex<Option<JoinHandle<()>>>) {
+    let handle = part.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(handle) = handle
+        && let Err(error) = handle.await
+    {
+        tracing::error!(%error, "a part of the Kafka side broke");
+    }
+}
+
+impl Drop for Kafka {
+    fn drop(&mut self) {
+        self.shared.stopped.cancel();
+        self.shared.closed.cancel();
+    }
+}

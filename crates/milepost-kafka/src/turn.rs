@@ -1,0 +1,71 @@
+//! Whose turn it is to publish: one node's at a time, by entries in a book of the store, which has one outbox.
+
+use milepost_core::time::{Millis, Timestamp};
+use milepost_engine::Engine;
+use milepost_store::{Book, BookChange, Entry, StoreError};
+use serde_json::json;
+
+use crate::clients::PUBLISH_WITHIN_MS;
+
+const WINDOW_MS: i64 = 10_000;
+/// A batch is begun only when it is sure to end within the turn.
+const MARGIN: Millis = Millis::new(PUBLISH_WITHIN_MS + 500);
+/// Entries of old turns go by themselves.
+const FORGOTTEN_AFTER: Millis = Millis::from_secs(60);
+
+#[derive(Debug)]
+pub(crate) struct Turns {
+    engine: Engine,
+    until: Option<Timestamp>,
+}
+
+impl Turns {
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self { engine, until: None }
+    }
+
+    /// Whether there is time for one more batch. A turn that ends soon is prolonged before anybody else can have it.
+    pub(crate) async fn have(&mut self) -> Result<bool, StoreError> {
+        let now = self.engine.clock().now();
+        match self.until {
+            Some(until) if now + MARGIN < until => return Ok(true),
+            Some(until) if now < until => {
+                if self.take(until).await? {
+                    return Ok(true);
+                }
+            }
+            Some(_) | None => {
+                let begun = Timestamp::from_millis(now.as_millis() / WINDOW_MS * WINDOW_MS);
+                if self.take(begun).await? {
+                    return Ok(now + MARGIN < begun + Millis::new(WINDOW_MS.unsigned_abs()));
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Another node may be luckier.
+    pub(crate) fn give_up(&mut self) {
+        self.until = None;
+    }
+
+    /// Takes the window that begins then, unless somebody else has it.
+    async fn take(&mut self, begin: Timestamp) -> Result<bool, StoreError> {
+        let end = begin + Millis::new(WINDOW_MS.unsigned_abs());
+        let entry = Entry {
+            book: Book::Turns,
+            key: format!("relay-{}", begin.as_millis() / WINDOW_MS),
+            at: self.engine.clock().now(),
+            until: Some(end + FORGOTTEN_AFTER),
+            body: json!({ "node": self.engine.node() }).to_string(),
+        };
+        match self.engine.store().change_books(BookChange { keep: vec![entry], strike: Vec::new() }).await {
+            Ok(()) => {
+                self.until = Some(end);
+                Ok(true)
+            }
+            Err(StoreError::Kept { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
