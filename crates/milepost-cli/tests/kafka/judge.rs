@@ -33,6 +33,13 @@ pub(crate) async fn status(store: &dyn Store, task: &str) -> Option<TaskStatus> 
     Some(stored.task.status())
 }
 
+pub(crate) async fn is_running_on(store: &dyn Store, task: &str, node: &str) -> bool {
+    let stored = store.task(&TaskId::parse(task).unwrap()).await.unwrap();
+    stored.is_some_and(|stored| {
+        stored.task.status() == TaskStatus::Running && stored.task.node().is_some_and(|on| **on == *node)
+    })
+}
+
 /// Its log has no gaps and one end, nothing is begun after it was done, and what ran more often than it failed or was done was
 /// cut off with its node.
 pub(crate) async fn story(store: &dyn Store, world: &World, task: &str) -> Story {

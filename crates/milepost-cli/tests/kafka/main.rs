@@ -1,6 +1,5 @@
 //! Messages from another program's Kafka client to their outcomes, through real nodes on a real broker and store.
 
-#[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../nodes/node.rs"]
 mod node;
 #[allow(dead_code, reason = "other tests need more of it")]

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use milepost_core::task::TaskStatus;
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::files::Files;
@@ -39,7 +40,7 @@ fn a_thousand_messages_from_a_python_client_with_two_nodes_a_kill_and_a_broker_r
     site.topics.publish(&mix.records);
     // Files fetched tell how many tasks have been begun.
     wait_long("half of the tasks to begin", &b, || files.fetched_in_all() >= started / 2);
-    a.kill();
+    kill_at_work(&site, &mix, a);
     wait_long("more tasks to begin without it", &b, || files.fetched_in_all() >= started * 5 / 8);
     site.topics.restart_broker();
     let a = Node::start(&site.world, &site.place, "a", &[]);
@@ -52,7 +53,7 @@ fn a_thousand_messages_from_a_python_client_with_two_nodes_a_kill_and_a_broker_r
     for (task, story) in mix.tasks.keys().zip(&stories) {
         check_files(&files, task, story);
     }
-    assert!(interrupted > 0, "the node was killed when it had nothing to do");
+    assert!(interrupted > 0, "the node that was killed had something in hand");
     check_dead_letters(&site, &mix, &b);
     check_outcomes(&site, &mix);
     wait_for("all offsets to be committed", || site.topics.is_all_committed().then_some(()));
@@ -67,6 +68,28 @@ fn a_thousand_messages_from_a_python_client_with_two_nodes_a_kill_and_a_broker_r
     );
     a.stop();
     b.stop();
+}
+
+/// In the middle of something: frozen, it cannot finish what it is seen to have.
+fn kill_at_work(site: &Site, mix: &Mix, node: Node) {
+    let works = async || {
+        let store = judge::open(&site.place).await;
+        for task in mix.tasks.keys() {
+            if judge::is_running_on(&*store, task, "a").await {
+                return true;
+            }
+        }
+        false
+    };
+    for _ in 0..100 {
+        node.signal(Signal::STOP);
+        if block_on(works()) {
+            return node.kill();
+        }
+        node.signal(Signal::CONT);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("node a never had anything to do:\n{}", node.said());
 }
 
 #[track_caller]
