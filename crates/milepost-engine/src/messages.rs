@@ -67,10 +67,10 @@ impl Engine {
             until: Some(message.remembered_until),
             body: json!({ "taskId": plan.tasks.first().map(|task| &task.id) }).to_string(),
         };
-        let plan_tasks: Vec<TaskId> = plan.tasks.iter().map(|task| task.id.clone()).collect();
+        let tasks: Vec<TaskId> = plan.tasks.iter().map(|task| task.id.clone()).collect();
         let (start, resubmit) = (Start::AtOnce, Resubmit::Same);
         let submission = Submission { plan, start, resubmit, request: None, entries: vec![entry], now };
-        let (inner, tasks) = (self.inner().clone(), plan_tasks);
+        let inner = self.inner().clone();
         self.see_through(async move {
             tasks.iter().for_each(|task| inner.chains.expect(task));
             let submitted = inner.store.submit(submission).await;
@@ -83,9 +83,14 @@ impl Engine {
                     Ok(if submitted.created { Received::Started } else { Received::Seen })
                 }
                 Err(StoreError::Kept { .. }) => Ok(Received::Seen),
-                // Another message has made it meanwhile.
-                Err(StoreError::Clash(Clash::OtherContent { .. } | Clash::TaskId { .. })) => {
-                    Ok(Received::NotWaiting(TaskStatus::Pending))
+                // Another message has made it meanwhile; or a plan has its name, and then it is for nobody.
+                Err(StoreError::Clash(clash @ (Clash::OtherContent { .. } | Clash::TaskId { .. }))) => {
+                    for task in &tasks {
+                        if let Some(stored) = inner.store.task(task).await? {
+                            return Ok(Received::NotWaiting(stored.task.status()));
+                        }
+                    }
+                    Err(StoreError::Clash(clash).into())
                 }
                 Err(error) => Err(error.into()),
             }

@@ -278,6 +278,20 @@ async fn a_plan_that_a_message_makes_is_stored_once_with_the_messages_id() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_whose_tasks_name_a_plan_has_is_refused_and_not_lost() {
+    let given = given();
+    given
+        .node
+        .submit("{plan: upload-1, trigger: message, stages: [{name: s, uses: noop}], tasks: [{id: other}]}")
+        .await;
+    let plan = plan("{plan: upload-1, trigger: message, stages: [{name: s, uses: noop}], tasks: [{id: upload-1}]}");
+    let arrival = message("m1");
+    assert!(given.node.engine.receive_new(plan, &arrival).await.is_err());
+    let known = given.node.engine.store().entry(Book::Messages, "m1", DAWN).await.unwrap();
+    assert_eq!(known, None, "it may still become a dead letter");
+}
+
+#[tokio::test(start_paused = true)]
 async fn published_messages_are_in_the_outbox_with_a_deadline() {
     let given = given();
     given.node.submit(&six("noop")).await;
