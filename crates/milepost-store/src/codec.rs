@@ -101,7 +101,7 @@ pub(crate) fn decode_plan_change(text: &str, what: impl Fn() -> String) -> Resul
     Ok(Changed::Plan { status: body.is, by: body.by, at: Timestamp::from_millis(body.at) })
 }
 
-/// The events of one commit, and the sequence of the first.
+/// The events of one commit, or of several that follow one another, and the sequence of the first.
 pub(crate) struct LogRow {
     pub(crate) sequence: u64,
     pub(crate) records: Vec<Record>,
@@ -136,7 +136,7 @@ pub(crate) fn fold_rows(
             if sequence != task.version() + 1 {
                 return Err(broken(format!("event {sequence} follows event {}", task.version())));
             }
-            task = task.apply(record).map_err(|error| broken(error.to_string()))?;
+            task.apply_in_place(record).map_err(|error| broken(error.to_string()))?;
         }
     }
     if task.version() != head.version || task.status() != head.status {

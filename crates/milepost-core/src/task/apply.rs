@@ -103,7 +103,9 @@ impl Task {
         Ok(self)
     }
 
-    pub(super) fn apply_in_place(&mut self, record: &Record) -> Result<(), CorruptLog> {
+    /// The same for one that folds a long log: a task is too large to be handed on for every event. A log that is corrupt
+    /// leaves the task as it was before the event.
+    pub fn apply_in_place(&mut self, record: &Record) -> Result<(), CorruptLog> {
         let (at, event) = (record.at(), record.event());
         let Some(next) = next_status(self.status, self.interrupted, event) else {
             return Err(CorruptLog { sequence: self.version + 1, event: event.kind(), status: self.status });

@@ -51,20 +51,35 @@ pub(super) fn read_log(
 }
 
 fn decode(key: &TaskRef, chunks: impl IntoIterator<Item = Chunk>) -> Result<Vec<LogRow>, StoreError> {
-    let (mut log, mut records) = (Vec::new(), Vec::new());
+    let mut log = Vec::new();
     for chunk in chunks {
-        let mut begin = 0;
-        for Raw { position, sequence, crc, end } in chunk.rows {
-            let (what, body) = (|| name(position, key), &chunk.text[begin..end]);
-            check_body(body, crc, what)?;
-            decode_events_into(&mut records, body, what)?;
-            let mut own = Vec::with_capacity(records.len());
-            own.append(&mut records);
-            log.push(LogRow { sequence, records: own });
-            begin = end;
-        }
+        decode_chunk(key, &chunk, &mut log)?;
     }
     Ok(log)
+}
+
+/// Rows that follow one another are put together, as if one commit had written them: a list for each would be made for
+/// an event or two.
+fn decode_chunk(key: &TaskRef, chunk: &Chunk, log: &mut Vec<LogRow>) -> Result<(), StoreError> {
+    let first = log.len();
+    // The oldest first, so that what follows it can be put behind it.
+    for (index, raw) in chunk.rows.iter().enumerate().rev() {
+        let begin = if index == 0 { 0 } else { chunk.rows[index - 1].end };
+        let (what, body) = (|| name(raw.position, key), &chunk.text[begin..raw.end]);
+        check_body(body, raw.crc, what)?;
+        match log[first..].last_mut() {
+            Some(row) if row.sequence + row.records.len() as u64 == raw.sequence => {
+                decode_events_into(&mut row.records, body, what)?;
+            }
+            Some(_) | None => {
+                let mut records = Vec::with_capacity(chunk.events_from(raw.sequence));
+                decode_events_into(&mut records, body, what)?;
+                log.push(LogRow { sequence: raw.sequence, records });
+            }
+        }
+    }
+    log[first..].reverse();
+    Ok(())
 }
 
 fn name(position: i64, key: &TaskRef) -> String {
@@ -76,6 +91,15 @@ fn name(position: i64, key: &TaskRef) -> String {
 struct Chunk {
     rows: Vec<Raw>,
     text: String,
+}
+
+impl Chunk {
+    /// About how many events it has from this one on; its newest row may have more than one.
+    fn events_from(&self, sequence: u64) -> usize {
+        let newest = self.rows.first().map_or(0, |raw| raw.sequence);
+        let events = usize::try_from(newest.saturating_sub(sequence)).unwrap_or(usize::MAX);
+        events.min(self.rows.len() * 4) + 2
+    }
 }
 
 struct Raw {
@@ -95,6 +119,8 @@ struct Walk<'a> {
     next: Option<i64>,
     /// How many positions to pass over in search of the next rows; none: look up the next one by itself.
     window: i64,
+    /// Of the text of the last chunk.
+    length: usize,
 }
 
 impl<'a> Walk<'a> {
@@ -105,7 +131,7 @@ impl<'a> Walk<'a> {
             "SELECT pos, task, seq, prev, crc, body FROM events WHERE pos BETWEEN ?1 AND ?2 AND task = ?3 ORDER BY pos DESC",
         )?;
         let next = (newest != 0 && newest != since.position).then_some(newest);
-        Ok(Self { one, range, key, since, next, window: 0 })
+        Ok(Self { one, range, key, since, next, window: 0, length: 0 })
     }
 
     fn is_over(&self) -> bool {
@@ -114,7 +140,9 @@ impl<'a> Walk<'a> {
 
     /// The next rows, at least one of them.
     fn chunk(&mut self) -> Result<Chunk, StoreError> {
-        let mut chunk = Chunk::default();
+        let rows = if self.length == 0 { Vec::new() } else { Vec::with_capacity(CHUNK) };
+        // The one before was about as long.
+        let mut chunk = Chunk { rows, text: String::with_capacity(self.length + self.length / 8) };
         while chunk.rows.len() < CHUNK
             && let Some(position) = self.next
         {
@@ -126,6 +154,7 @@ impl<'a> Walk<'a> {
             self.next = follow(rows.map_err(unavailable("read events"))?, position, self.key, self.since, &mut chunk)?;
             self.window = self.next.map_or(0, |next| widen(self.window, position - next, chunk.rows.len() - before));
         }
+        self.length = chunk.text.len();
         Ok(chunk)
     }
 }
