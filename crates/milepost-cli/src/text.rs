@@ -1,7 +1,7 @@
 //! Small things that make output readable: tables, lengths of time, short reasons, words for a shell.
 
 use console::{Alignment, StyledObject, measure_text_width, pad_str, style, truncate_str};
-use milepost_core::task::{PlanStatus, StageStatus, TaskStatus};
+use milepost_core::task::{PlanStatus, StageProgress, StageStatus, TaskStatus, share};
 use milepost_core::time::{Millis, Timestamp};
 
 /// Columns as wide as what is in them; the last one runs free.
@@ -47,11 +47,34 @@ pub(crate) fn length(time: Millis) -> String {
     }
 }
 
+/// `4s`, `1m 20s`, `2h 07m`.
+pub(crate) fn seconds(seconds: u64) -> String {
+    length(Millis::from_secs(seconds)).replace(".0s", "s").replace("0ms", "0s")
+}
+
+/// How far a stage says it is: `45000/100000  45.0%  12500/s  eta 4s`, as far as that is known.
+pub(crate) fn how_far(said: &StageProgress) -> String {
+    let mut parts = match said.total {
+        Some(total) => {
+            let percent = (share(said.done, total) * 1000.0).floor() / 10.0;
+            vec![format!("{}/{total}", said.done), format!("{percent:.1}%")]
+        }
+        None => vec![said.done.to_string()],
+    };
+    parts.extend(said.rate.map(pace));
+    parts.extend(said.eta_seconds.map(|eta| format!("eta {}", seconds(eta))));
+    parts.join("  ")
+}
+
+/// `12500/s`, and below ten with a digit behind the point.
+pub(crate) fn pace(rate: f64) -> String {
+    if rate < 10.0 { format!("{rate:.1}/s") } else { format!("{rate:.0}/s") }
+}
+
 /// Whole seconds until then, at least one while it has not come.
 pub(crate) fn until(due: Timestamp, now: Timestamp) -> String {
     let left = due.since(now).get();
-    if left == 0 { "now".to_owned() } else { format!("in {}", length(Millis::from_secs(left.div_ceil(1000)))) }
-        .replace(".0s", "s")
+    if left == 0 { "now".to_owned() } else { format!("in {}", seconds(left.div_ceil(1000))) }
 }
 
 /// One line of at most so many columns.
@@ -122,6 +145,16 @@ mod tests {
         for (ms, text) in cases {
             assert_eq!(length(Millis::new(ms)), text);
         }
+    }
+
+    #[test]
+    fn how_far_a_stage_is_says_what_is_known_and_no_more() {
+        let far = |done, total, rate| how_far(&StageProgress::new(done, total, rate));
+        assert_eq!(far(45_000, 100_000, Some(12_500.04)), "45000/100000  45.0%  12500/s  eta 5s");
+        assert_eq!(far(500, 1000, None), "500/1000  50.0%");
+        assert_eq!(far(7, 0, Some(0.5)), "7  0.5/s");
+        assert_eq!(far(1000, 1000, Some(10.0)), "1000/1000  100.0%  10/s  eta 0s");
+        assert_eq!((seconds(80), seconds(7_620), seconds(0)), ("1m 20s".into(), "2h 07m".into(), "0s".into()));
     }
 
     #[test]

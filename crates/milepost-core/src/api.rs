@@ -1,13 +1,16 @@
 //! What goes over the wire: the answers and questions of the HTTP API that are not a task's or an event's own view.
 //! Server, client and command line share these types, so that none can drift from the others.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::failure::ErrorType;
 use crate::id::{PlanId, StageName, TaskId, Tenant};
+use crate::pace::Underway;
 use crate::plan::TaskCounts;
-use crate::task::{By, Checkpoint, EventView, PlanStatus, TaskStatus, TaskView};
+use crate::task::{By, Checkpoint, EventView, PlanStatus, StageProgress, TaskStatus, TaskView};
 use crate::time::Timestamp;
 
 /// A list, and where its next page begins; `nextCursor` is null on the last.
@@ -98,6 +101,11 @@ impl From<&TaskView> for TaskFailureView {
 pub struct PlanReport {
     #[serde(flatten)]
     pub plan: PlanView,
+    /// As in `PlanProgress`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta_seconds: Option<u64>,
     pub running: Vec<TaskView>,
     pub waiting: Vec<TaskView>,
     pub failures: Vec<TaskFailureView>,
@@ -113,6 +121,13 @@ pub struct PlanProgress {
     pub tasks: TaskCounts,
     /// Completed tasks, in percent of all.
     pub percent: f64,
+    /// Of all stages that run and say how far they are, together: units a second, each in its own unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    /// Until the plan ends, if it goes on as it went: what its running tasks have left, and for each that waits as long as
+    /// its tasks took so far. Absent while nothing can be said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta_seconds: Option<u64>,
     /// What runs just now, up to 20 tasks.
     pub running: Vec<TaskProgress>,
 }
@@ -132,7 +147,52 @@ pub struct TaskProgress {
     pub percent: f64,
     /// What the running stage has done, of how much, in its own unit.
     pub done: Option<u64>,
+    /// None as long as it is not known.
     pub total: Option<u64>,
+    /// Units a second, in the last few seconds; only from the node that runs the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    /// How long the rest of the stage takes at that rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta_seconds: Option<u64>,
+}
+
+impl TaskProgress {
+    /// The same task with what one of its stages says of itself.
+    pub fn with(self, said: Option<StageProgress>) -> Self {
+        Self {
+            done: said.map(|said| said.done),
+            total: said.and_then(|said| said.total),
+            rate: said.and_then(|said| said.rate),
+            eta_seconds: said.and_then(|said| said.eta_seconds),
+            ..self
+        }
+    }
+
+    /// What is left of it, for an estimate of its plan's end.
+    pub fn underway(&self, since: Duration) -> Underway {
+        let is_last = self.total_stages.saturating_sub(self.completed_stages) == 1;
+        Underway { since, share: self.percent / 100.0, eta_seconds: self.eta_seconds.filter(|_| is_last) }
+    }
+}
+
+impl From<&TaskView> for TaskProgress {
+    fn from(task: &TaskView) -> Self {
+        let progress = Self {
+            task_id: task.task_id.clone(),
+            plan_id: task.plan_id.clone(),
+            status: task.status,
+            stage: task.current_stage.clone(),
+            completed_stages: task.completed_stages as u64,
+            total_stages: task.total_stages as u64,
+            percent: task.percent,
+            done: None,
+            total: None,
+            rate: None,
+            eta_seconds: None,
+        };
+        progress.with(task.progress)
+    }
 }
 
 // --- verbs ---
@@ -493,6 +553,11 @@ pub struct ProblemPart {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Snapshot {
     pub plan: PlanView,
+    /// As in `PlanProgress`; of a plan's stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta_seconds: Option<u64>,
     /// Tasks that have begun and not ended, up to 1,000; of a task's own stream, that task.
     pub tasks: Vec<TaskProgress>,
 }
@@ -503,14 +568,39 @@ pub struct Snapshot {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProgressMessage {
     pub plan_id: PlanId,
-    /// The plan's counts, when they changed.
+    /// The plan's counts: when they changed, and about once a second while its tasks say how far they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<TaskCounts>,
     /// Of the plan: completed tasks out of all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<f64>,
+    /// Of the plan, as in `PlanProgress`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta_seconds: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskProgress>,
+}
+
+impl ProgressMessage {
+    /// One that says nothing yet.
+    pub fn of(plan_id: PlanId) -> Self {
+        Self { plan_id, tasks: None, percent: None, rate: None, eta_seconds: None, task: None }
+    }
+}
+
+impl From<&PlanProgress> for ProgressMessage {
+    fn from(plan: &PlanProgress) -> Self {
+        Self {
+            plan_id: plan.plan_id.clone(),
+            tasks: Some(plan.tasks),
+            percent: Some(plan.percent),
+            rate: plan.rate,
+            eta_seconds: plan.eta_seconds,
+            task: None,
+        }
+    }
 }
 
 /// `state`: something happened to a task, or to the plan itself, and is durable.

@@ -7,6 +7,7 @@ pub mod breaker;
 pub mod failure;
 pub mod id;
 pub mod message;
+pub mod pace;
 pub mod plan;
 pub mod retry;
 pub mod task;

@@ -28,6 +28,8 @@ pub(crate) struct Attempt {
     pub(crate) number: u32,
     pub(crate) cancel: CancellationToken,
     pub(crate) report: Arc<AttemptReport>,
+    /// A pause or a stop need not wait for it.
+    pub(crate) interruptible: bool,
 }
 
 /// An attempt that has ended.
@@ -107,6 +109,11 @@ pub(crate) fn call(
 }
 
 impl Prepared {
+    /// What undoes a stage is always seen through.
+    pub(crate) fn is_interruptible(&self) -> bool {
+        self.work.as_ref().is_ok_and(|(kind, call)| !call.rollback && kind.interruptible(&call.with))
+    }
+
     pub(crate) async fn run(self) -> Ended {
         let outcome = match self.work {
             Err(failure) => Outcome::Failure(failure),

@@ -23,6 +23,7 @@ use crate::clock::Clock;
 use crate::feed::{Feed, FeedItem};
 use crate::guards::Guards;
 use crate::health::{Health, OnStoreLoss};
+use crate::live::Live;
 use crate::meters::Meters;
 use crate::nodes::{CutOff, Membership, beat_loop};
 use crate::registry::Registry;
@@ -91,6 +92,7 @@ pub(crate) struct Inner {
     pub(crate) feed: Feed,
     pub(crate) meters: Meters,
     pub(crate) guards: Guards,
+    pub(crate) live: Live,
     pub(crate) health: Health,
     pub(crate) membership: Membership,
     /// Stop at the stage boundary.
@@ -120,6 +122,7 @@ impl Engine {
             feed: Feed::new(),
             meters: Meters::default(),
             guards: Guards::default(),
+            live: Live::default(),
             health: Health::new(options.on_store_loss),
             stop: CancellationToken::new(),
             stopping: AtomicBool::new(false),
@@ -274,7 +277,7 @@ impl Engine {
         receiver
     }
 
-    /// Lets running stages finish, starts nothing new, and gives every task back.
+    /// Lets running stages finish, except those that can be cut off, starts nothing new, and gives every task back.
     pub async fn stop(&self) {
         self.inner.begin_to_stop();
         self.inner.tasks.close();

@@ -28,7 +28,7 @@ pub enum FeedItem {
         stages: usize,
     },
     /// How far a running task is: because a stage said so, because it goes on from a checkpoint, or because it has
-    /// been silent for as long as a heartbeat. At most four a second of a task.
+    /// been silent for as long as a heartbeat. At most four a second of a task, and the last word of a stage that ends.
     Progress {
         plan: PlanId,
         task: TaskId,
@@ -37,6 +37,8 @@ pub enum FeedItem {
         stage: Option<StageName>,
         /// What that stage last said of itself.
         progress: Option<Progress>,
+        /// Units a second of that stage, in the last few seconds.
+        rate: Option<f64>,
         done: usize,
         stages: usize,
         /// Of the whole task, with all of its running stages.

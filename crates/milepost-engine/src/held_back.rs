@@ -36,9 +36,11 @@ impl Runner {
             return Some(ended);
         }
         let Some(completed) = self.completed_by(&ended) else { return Some(ended) };
-        let Some(attempt) = self.attempts.iter().find(|attempt| attempt.stage == ended.stage) else {
+        let Some(attempt) = self.attempts.iter_mut().find(|attempt| attempt.stage == ended.stage) else {
             return Some(ended);
         };
+        // The stage itself is over, and what appears appears as a whole.
+        attempt.interruptible = false;
         let cancel = attempt.cancel.clone();
         let work = held_back(&self.means(), &completed, &cancel);
         let timeout = self.task.stage(ended.stage).0.timeout.map(|timeout| timeout.as_duration());
@@ -128,7 +130,8 @@ fn held_back(means: &Means<'_>, task: &Task, cancel: &CancellationToken) -> Vec<
         if state.status == StageStatus::Completed && means.registry.stage_holds_back(definition) {
             // Its output was collected when it ended; nobody reads another.
             let report = AttemptReport::new(definition.name.clone(), state.attempt, Arc::default());
-            let attempt = Attempt { stage: index, number: state.attempt, cancel: cancel.clone(), report };
+            let (number, cancel) = (state.attempt, cancel.clone());
+            let attempt = Attempt { stage: index, number, cancel, report, interruptible: false };
             work.push(call(means, task, &attempt, &definition.action, false));
         }
     }

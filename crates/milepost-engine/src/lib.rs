@@ -12,7 +12,9 @@ mod files;
 mod guards;
 mod health;
 mod held_back;
+mod interrupting;
 mod ledger;
+mod live;
 mod messages;
 mod meters;
 mod nodes;
@@ -21,6 +23,7 @@ mod publishing;
 mod registry;
 mod report;
 mod runner;
+mod showing;
 mod verbs;
 
 pub mod owner;

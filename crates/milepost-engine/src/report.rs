@@ -4,9 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use milepost_core::id::StageName;
+use milepost_core::pace::Pace;
+use milepost_core::task::share;
 use milepost_core::time::Timestamp;
 use milepost_store::LogChunk;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::stage::{Progress, ReportSink};
 
@@ -23,6 +26,14 @@ pub(crate) struct AttemptReport {
     state: Mutex<State>,
 }
 
+/// How far an attempt says it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Said {
+    pub(crate) progress: Progress,
+    /// Which part that is. When it turns out that there is more to do than was thought, it stays where it was.
+    pub(crate) share: f64,
+}
+
 /// Tells the runner that one of its attempts said something.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
@@ -32,8 +43,9 @@ pub(crate) struct Told {
 
 #[derive(Debug, Default)]
 struct State {
-    progress: Option<Progress>,
-    progress_is_new: bool,
+    said: Option<Said>,
+    said_is_new: bool,
+    pace: Pace,
     output: Vec<u8>,
     kept: usize,
     left_out: usize,
@@ -63,15 +75,20 @@ impl AttemptReport {
         Arc::new(Self { stage, attempt, told, state: Mutex::default() })
     }
 
-    pub(crate) fn said(&self) -> Option<Progress> {
-        self.state().progress
+    pub(crate) fn said(&self) -> Option<Said> {
+        self.state().said
     }
 
-    /// What was last said, and whether that is news since the last call.
-    pub(crate) fn take_progress(&self) -> (Option<Progress>, bool) {
+    /// What was last said, if that is news since the last call.
+    pub(crate) fn take_news(&self) -> Option<Progress> {
         let mut state = self.state();
-        let is_new = std::mem::take(&mut state.progress_is_new);
-        (state.progress, is_new)
+        let is_new = std::mem::take(&mut state.said_is_new);
+        state.said.filter(|_| is_new).map(|said| said.progress)
+    }
+
+    /// Units a second, lately.
+    pub(crate) fn rate(&self) -> Option<f64> {
+        self.state().pace.rate(Instant::now().into_std())
     }
 
     /// Output since the last call; at the end of the attempt also what was held back.
@@ -97,11 +114,14 @@ impl ReportSink for AttemptReport {
     /// Never backwards within an attempt.
     fn progress(&self, progress: Progress) {
         let mut state = self.state();
-        if state.progress.is_some_and(|known| progress.done < known.done || progress == known) {
+        let known = state.said;
+        if known.is_some_and(|Said { progress: known, .. }| progress.done < known.done || progress == known) {
             return;
         }
-        state.progress = Some(progress);
-        state.progress_is_new = true;
+        let share = share(progress.done, progress.total).max(known.map_or(0.0, |known| known.share));
+        state.said = Some(Said { progress, share });
+        state.said_is_new = true;
+        state.pace.reached(progress.done, Instant::now().into_std());
         drop(state);
         self.told.tell();
     }
@@ -150,9 +170,24 @@ mod tests {
         let report = report();
         report.progress(Progress { done: 5, total: 10 });
         report.progress(Progress { done: 3, total: 10 });
-        let known = Some(Progress { done: 5, total: 10 });
-        assert_eq!(report.take_progress(), (known, true));
+        assert_eq!(report.take_news(), Some(Progress { done: 5, total: 10 }));
         report.progress(Progress { done: 5, total: 10 });
-        assert_eq!(report.take_progress(), (known, false));
+        assert_eq!(report.take_news(), None);
+    }
+
+    #[test]
+    fn a_total_that_grows_takes_nothing_back() {
+        let report = report();
+        let share = |done, total| {
+            report.progress(Progress { done, total });
+            report.said().unwrap().share
+        };
+        assert_eq!([share(0, 0), share(50, 100), share(60, 300), share(180, 300)], [0.0, 0.5, 0.5, 0.6]);
+        assert_eq!(
+            [share(400, 300), share(400, 0), share(500, 1000)],
+            [1.0; 3],
+            "nor does one that shrinks or is lost"
+        );
+        assert_eq!(report.said().unwrap().progress, Progress { done: 500, total: 1000 }, "the numbers are as they are");
     }
 }

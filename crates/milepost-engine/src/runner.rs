@@ -12,10 +12,10 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use milepost_core::plan::{OnTaskFailure, PlanCommand, Trigger};
 use milepost_core::task::{
-    Command, Decision, Event, Record, Rejection, StageEnded, StageStatus, Task, TaskStatus, decide, percent,
+    Command, Decision, Event, Record, Rejection, StageEnded, StageStatus, Task, TaskStatus, decide,
 };
 use milepost_core::time::{Millis, Timestamp};
-use milepost_store::{LeaseChange, LogChunk, Note, StoredTask, TaskRef, Wake};
+use milepost_store::{LeaseChange, LogChunk, StoredTask, TaskRef, Wake};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
@@ -23,7 +23,6 @@ use tokio_util::sync::CancellationToken;
 use crate::attempt::{Attempt, Ended, Means, prepare};
 use crate::chains::Chain;
 use crate::engine::Inner;
-use crate::feed::FeedItem;
 use crate::files::TaskFile;
 use crate::ledger::{Entry, Ledger, NotWritten};
 use crate::nodes::CutOff;
@@ -36,8 +35,6 @@ pub(crate) const PARK_AFTER: Millis = Millis::from_secs(30);
 const PARK_WITH_FILE_AFTER: Millis = Millis::from_secs(10 * 60);
 /// A retry's start is written together with its outcome when that comes this soon, and by itself when it does not.
 pub(crate) const WRITE_START_AFTER: Duration = Duration::from_millis(50);
-/// Progress and output go out at most this often.
-const REPORT_EVERY: Duration = Duration::from_millis(250);
 
 /// An operator's command for a task that is held here; answered once committed.
 pub(crate) struct Order {
@@ -64,22 +61,24 @@ pub(crate) struct Runner {
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) running: FuturesUnordered<Running>,
     /// Attempts that ended while something else was being committed.
-    ended: VecDeque<Ended>,
+    pub(crate) ended: VecDeque<Ended>,
     orders: mpsc::UnboundedReceiver<Order>,
-    told: Arc<Told>,
-    /// When the first of what was said since the last report was noticed.
-    said_at: Option<Instant>,
-    /// When the feed last got the task's progress.
-    shown_at: Option<Instant>,
+    pub(crate) told: Arc<Told>,
+    /// When what was said since the last report goes out.
+    pub(crate) report_at: Option<Instant>,
+    /// When something last went out.
+    pub(crate) shown_at: Option<Instant>,
+    /// This node knows more of how far it is than the store.
+    pub(crate) is_live: bool,
     /// Made when there is first something to wait for: stages that end at once need no heartbeat.
-    heartbeat: Option<Pin<Box<Sleep>>>,
+    pub(crate) heartbeat: Option<Pin<Box<Sleep>>>,
     /// It goes on from where an earlier run of it stopped.
     goes_on: bool,
-    output: Vec<LogChunk>,
+    pub(crate) output: Vec<LogChunk>,
     /// By how much what is due was decided on after the time that was written down.
     rest: Duration,
-    stopping: bool,
-    cut_off: CutOff,
+    pub(crate) stopping: bool,
+    pub(crate) cut_off: CutOff,
     /// What is written next has somebody who waits until it is durable.
     promised: bool,
     /// Of a task that a message set off: nothing of it starts before it has its place.
@@ -87,7 +86,7 @@ pub(crate) struct Runner {
 }
 
 /// Why a runner stops.
-enum Over {
+pub(crate) enum Over {
     /// The task ended, paused or was given back; the store knows.
     Released,
     /// Another owner has it, or nobody can write any more.
@@ -122,8 +121,9 @@ impl Runner {
             ended: VecDeque::new(),
             orders,
             told: Arc::default(),
-            said_at: None,
+            report_at: None,
             shown_at: None,
+            is_live: false,
             heartbeat: None,
             goes_on,
             output: Vec::new(),
@@ -193,12 +193,15 @@ impl Runner {
         if let Some(ended) = self.ended.pop_front() {
             return self.attempt_ended(ended).await;
         }
+        if self.is_to_stand_still() && self.waits_for_nothing() {
+            return self.stand_still().await;
+        }
         let idle = self.running.is_empty();
         let due = if self.stopping { None } else { self.task.next_due() };
         let deadline = if self.task.status() == TaskStatus::Running { self.task.deadline() } else { None };
         let (clock, rest) = (self.inner.clock, self.rest);
         let write_start = !self.unwritten.is_empty();
-        let report_at = self.said_at.map(|said_at| said_at + REPORT_EVERY);
+        let report_at = self.report_at;
         let queues = !self.has_place();
         let heartbeat = self.heartbeat.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.inner.heartbeat())));
         tokio::select! {
@@ -211,7 +214,7 @@ impl Runner {
             () = sleep_until_past(clock, due, rest), if due.is_some() => self.wake().await,
             () = sleep_until(clock, deadline), if deadline.is_some() => self.time_out().await,
             () = tokio::time::sleep(WRITE_START_AFTER), if write_start => self.commit(LeaseChange::Keep, None).await,
-            () = self.told.wait(), if !idle && report_at.is_none() => { self.said_at = Some(Instant::now()); Ok(()) }
+            () = self.told.wait(), if !idle && report_at.is_none() => { self.report_soon(); Ok(()) }
             () = at(report_at), if !idle && report_at.is_some() => { self.report().await; Ok(()) }
             () = heartbeat.as_mut() => { self.beat(); Ok(()) }
         }
@@ -219,6 +222,7 @@ impl Runner {
 
     async fn attempt_ended(&mut self, ended: Ended) -> Result<(), Over> {
         let Some(ended) = self.publish_first(ended) else { return Ok(()) };
+        self.show_last_word(ended.stage);
         self.collect_output(ended.stage);
         self.stopping |= self.inner.is_stopping();
         let (now, rest) = self.inner.clock.now_and_rest();
@@ -275,7 +279,7 @@ impl Runner {
         self.accept(decision).await
     }
 
-    /// The node is stopping: running stages may finish, nothing new starts.
+    /// The node is stopping: running stages may finish, unless they can be cut off, and nothing new starts.
     async fn stop(&mut self) -> Result<(), Over> {
         self.stopping = true;
         if !self.attempts.is_empty() {
@@ -303,6 +307,9 @@ impl Runner {
             // The tenant is free for others as soon as this is committed: nothing may be running then.
             self.end_attempts().await;
         }
+        if matches!(order.command, Command::Pause(_)) && self.waits_for_nothing() {
+            self.cut_off_attempts().await;
+        }
         match self.decide_for_person(order.command) {
             Ok(decision) => {
                 self.promised = true;
@@ -321,24 +328,18 @@ impl Runner {
     }
 
     fn decide_for_person(&self, command: Command) -> Result<Decision, Rejection> {
-        let now = self.inner.clock.now();
-        if self.has_place() || !matches!(command, Command::Pause(_)) {
-            return decide(&self.task, command, now);
+        match command {
+            Command::Pause(by) if self.nothing_runs_of_it() => self.pause_now(by),
+            command => decide(&self.task, command, self.inner.clock.now()),
         }
-        // It is recorded as running and has nothing whose end it would have to wait for.
-        let reason = "it had no place to run in yet".to_owned();
-        let Decision { mut events, task } = decide(&self.task, Command::Interrupt { reason }, now)?;
-        let paused = decide(&task, command, now)?;
-        events.extend(paused.events);
-        Ok(Decision { events, task: paused.task })
     }
 
-    fn has_place(&self) -> bool {
+    pub(crate) fn has_place(&self) -> bool {
         self.chain.as_ref().is_none_or(Chain::has_place)
     }
 
     /// Makes a decision durable, and only then acts on it.
-    async fn accept(&mut self, decision: Decision) -> Result<(), Over> {
+    pub(crate) async fn accept(&mut self, decision: Decision) -> Result<(), Over> {
         if decision.events.is_empty() {
             return Ok(());
         }
@@ -410,7 +411,8 @@ impl Runner {
 
     /// Starts whatever the task says is running and is not.
     fn start_new_attempts(&mut self) {
-        if !self.has_place() {
+        // A stage that was cut off is recorded as running until its task is paused or given back.
+        if !self.has_place() || self.is_to_stand_still() {
             return;
         }
         if let Some(undo) = self.task.undo() {
@@ -436,8 +438,9 @@ impl Runner {
         }
         let (definition, _) = self.task.stage(stage);
         let report = AttemptReport::new(definition.name.clone(), number, self.told.clone());
-        let attempt = Attempt { stage, number, cancel: CancellationToken::new(), report };
+        let mut attempt = Attempt { stage, number, cancel: CancellationToken::new(), report, interruptible: false };
         let prepared = prepare(&self.means(), &self.task, &attempt, rollback);
+        attempt.interruptible = prepared.is_interruptible();
         self.attempts.push(attempt);
         let mut running: Running = Box::pin(prepared.run());
         // Many stages end at once, and need none of what waiting for the others takes.
@@ -464,80 +467,12 @@ impl Runner {
         }
     }
 
-    fn collect_output(&mut self, stage: usize) {
+    pub(crate) fn collect_output(&mut self, stage: usize) {
         if let Some(index) = self.attempts.iter().position(|attempt| attempt.stage == stage) {
             let attempt = self.attempts.swap_remove(index);
             self.output.extend(attempt.report.take_output(true, self.inner.clock.now()));
+            self.stay_live();
         }
-    }
-
-    /// Shows what running attempts have said; losing some of it in a crash harms nobody.
-    async fn report(&mut self) {
-        self.said_at = None;
-        self.told.heard();
-        let now = self.inner.clock.now();
-        // First what an earlier note could not store.
-        let mut note = Note { key: self.key.clone(), progress: None, output: std::mem::take(&mut self.output) };
-        let mut news = None;
-        for (index, attempt) in self.attempts.iter().enumerate() {
-            note.output.extend(attempt.report.take_output(false, now));
-            if let (Some(progress), true) = attempt.report.take_progress() {
-                note.progress = Some((progress.done, progress.total));
-                news = Some(index);
-            }
-        }
-        if news.is_some() {
-            self.show(news);
-        }
-        let output = note.output.clone();
-        let (store, cut_off) = (&self.inner.store, &self.cut_off);
-        let answer = async {
-            tokio::select! {
-                answer = store.note(vec![note]) => answer,
-                () = cut_off.comes() => Ok(()),
-            }
-        };
-        if let Err(error) = meanwhile(&mut self.running, &mut self.ended, answer).await {
-            tracing::warn!(task = %self.key.id, error = %chain(&error), "progress could not be stored");
-            // It goes with the next note, or with the attempt's end.
-            self.output = output;
-        }
-    }
-}
-
-impl Runner {
-    /// Says how far the task is, also when there is nothing new: whoever watches sees that it lives.
-    fn beat(&mut self) {
-        self.heartbeat = None;
-        // A report that just went out has said the same.
-        if self.shown_at.is_none_or(|shown_at| shown_at.elapsed() >= REPORT_EVERY) {
-            self.show(None);
-            // And one that is about to go out must not follow at once.
-            self.said_at = self.said_at.and(self.shown_at);
-        }
-    }
-
-    /// Tells the feed how far the task is, in the words of one of its attempts.
-    fn show(&mut self, attempt: Option<usize>) {
-        self.shown_at = Some(Instant::now());
-        self.inner.feed.publish(|| {
-            let said = |attempt: &Attempt| attempt.report.said();
-            let (done, stages) = (self.task.done().len(), self.task.stages().len());
-            let running = self.attempts.iter().filter_map(said).map(|said| (said.done, said.total));
-            let attempt = attempt.and_then(|index| self.attempts.get(index));
-            let attempt = attempt.or_else(|| self.attempts.iter().min_by_key(|attempt| attempt.stage));
-            let current = || self.task.current_stage().map(|index| self.task.stage(index).0.name.clone());
-            FeedItem::Progress {
-                plan: self.task.spec().plan.clone(),
-                task: self.key.id.clone(),
-                status: self.task.status(),
-                stage: attempt.map(|attempt| attempt.report.stage.clone()).or_else(current),
-                progress: attempt.and_then(said),
-                done,
-                stages,
-                percent: percent(self.task.status(), done, stages, running),
-            }
-        });
     }
 }
 
@@ -558,7 +493,7 @@ fn goes_on(stored: &StoredTask) -> bool {
 }
 
 /// Waits for something while the running attempts go on; those that end are put aside.
-async fn meanwhile<T>(
+pub(crate) async fn meanwhile<T>(
     running: &mut FuturesUnordered<Running>,
     ended: &mut VecDeque<Ended>,
     work: impl Future<Output = T>,

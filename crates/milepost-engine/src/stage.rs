@@ -27,6 +27,14 @@ pub trait StageKind: Send + Sync {
 
     async fn run(&self, call: StageCall) -> Outcome;
 
+    /// Whether an attempt with these parameters, rendered, may be ended in the middle when its task is paused or its node
+    /// stops, instead of being waited for; it is made again from its start then, under the same number. `call.cancel`
+    /// says so. An attempt that ends well all the same has done its work, and is not repeated.
+    fn interruptible(&self, with: &Value) -> bool {
+        let _ = with;
+        false
+    }
+
     /// Whether a stage with these parameters keeps what it makes out of sight until its task completes.
     fn holds_back(&self, with: &Value) -> bool {
         let _ = with;
@@ -69,7 +77,8 @@ pub struct StageCall {
     /// The attempt's time limit, which the engine enforces; here for kinds that can pass it on. Never more than is left
     /// of the task's own time.
     pub timeout: Option<Millis>,
-    /// Fires when the attempt is to end now: timeout, cancel, or the node is going down at once.
+    /// Fires when the attempt is to end now: timeout, cancel, or the node is going down at once; for a kind that is
+    /// interruptible also a pause, and a node that stops in good order.
     pub cancel: CancellationToken,
     pub reporter: Reporter,
 }

@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use milepost_core::api::PlanProgress;
 use milepost_core::task::TaskView;
 use milepost_engine::{Consumer, Engine};
-use milepost_store::{Store, StoredTask};
+use milepost_store::{PlanRow, Store, StoreError, StoredTask, report};
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Tokens;
@@ -138,7 +139,7 @@ impl App {
     /// The task as the store has it; whether that is the last word of it, this node knows.
     pub(crate) fn task_view(&self, stored: &StoredTask) -> TaskView {
         let durable = self.engine().is_durable(&stored.key.id);
-        TaskView { durable, ..TaskView::from(stored) }
+        self.engine().live_view(TaskView { durable, ..TaskView::from(stored) })
     }
 
     pub(crate) fn in_flight(&self) -> &InFlight {
@@ -160,4 +161,9 @@ impl App {
     pub(crate) fn hub(&self) -> &Arc<Hub> {
         &self.inner.hub
     }
+}
+
+/// How far a plan is by what the store has, and by what this node knows of the tasks that it runs.
+pub(crate) async fn plan_progress(engine: &Engine, row: &PlanRow) -> Result<PlanProgress, StoreError> {
+    report::plan_progress(&**engine.store(), row, engine.clock().now(), |task| engine.live_progress(task)).await
 }

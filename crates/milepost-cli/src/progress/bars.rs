@@ -1,23 +1,22 @@
-//! Progress on a terminal: one bar for the plan, and a line for each running task as far as they fit.
-
-use std::time::Duration;
+//! Progress on a terminal: one bar for the plan, and one for each running task as far as they fit.
 
 use console::Term;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use milepost_core::task::{PlanStatus, TaskStatus};
-use milepost_core::time::{Millis, Timestamp};
+use milepost_core::task::{PlanStatus, TaskStatus, share};
+use milepost_core::time::Timestamp;
 
-use super::tracker::{ActiveTask, Tracker};
+use super::active::ActiveTask;
+use super::tracker::Tracker;
 use crate::output::{BarsShown, show_bars};
-use crate::text::{length, short, until};
+use crate::text::{how_far, short, until};
 use crate::views::failed;
 
 /// Lines for tasks, however high the terminal is.
 const MOST_LINES: usize = 10;
 /// Lines of the terminal that are left alone.
 const LEFT_ALONE: usize = 4;
-/// An estimate from less than this is no better than a guess.
-const ESTIMATE_AFTER: Duration = Duration::from_secs(1);
+/// How wide a stage's bar is.
+const BAR: usize = 12;
 
 pub(super) struct Bars {
     all: MultiProgress,
@@ -90,17 +89,8 @@ fn plan_line(tracker: &Tracker, status: PlanStatus, stopping: bool) -> String {
     } else if status != PlanStatus::Running {
         parts.push(status.to_string());
     }
-    let elapsed = tracker.since.elapsed();
-    if tracker.completed > 0 && elapsed > ESTIMATE_AFTER {
-        let rate = tracker.completed as f64 / elapsed.as_secs_f64();
-        parts.push(format!("{rate:.1}/s"));
-        let left = tracker.left();
-        if left > 0 && status == PlanStatus::Running && !stopping {
-            parts.push(format!(
-                "ETA {}",
-                length(Millis::from_secs((left as f64 / rate).ceil() as u64)).replace(".0s", "s")
-            ));
-        }
+    if status == PlanStatus::Running && !stopping {
+        parts.extend(tracker.outlook.words(tracker.active(), tracker.left()));
     }
     let states = [
         (tracker.active_count() as u64, "running"),
@@ -127,10 +117,29 @@ fn task_line(task: &ActiveTask, now: Timestamp) -> String {
     if task.attempt > 1 {
         line.push_str(&format!(" attempt {}", task.attempt));
     }
-    match task.progress {
-        Some((done, 0)) => line.push_str(&format!(" {done}")),
-        Some((done, total)) => line.push_str(&format!(" {done}/{total}")),
-        None => {}
+    if let Some(said) = &task.said {
+        if let Some(total) = said.total {
+            line.push_str(&format!(" [{}]", bar(share(said.done, total))));
+        }
+        line.push_str(&format!(" {}", how_far(said)));
     }
     line
+}
+
+/// `=====>      `.
+fn bar(share: f64) -> String {
+    let full = (share * BAR as f64) as usize;
+    let head = if full < BAR { ">" } else { "" };
+    format!("{}{head}{}", "=".repeat(full), " ".repeat(BAR.saturating_sub(full + head.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_as_full_as_its_stage_and_always_as_wide() {
+        assert_eq!([bar(0.0), bar(0.5), bar(0.99)], [">           ", "======>     ", "===========>"]);
+        assert_eq!(bar(1.0), "============");
+    }
 }

@@ -1,9 +1,11 @@
 //! What a person sees of a plan while it runs: bars on a terminal, plain lines elsewhere, nothing with `-q`.
 
+mod active;
 mod bars;
 mod display;
 mod heard;
 mod lines;
+mod outlook;
 mod spectator;
 mod tracker;
 mod watcher;

@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use milepost_core::api::{PlanView, ProgressMessage, Snapshot, TaskProgress};
-use milepost_core::id::{PlanId, StageName, TaskId};
+use milepost_core::api::{PlanView, ProgressMessage, Snapshot};
+use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::TaskCounts;
-use milepost_core::task::{Event, Record, TaskStatus};
+use milepost_core::task::{Event, Record, StageProgress, TaskStatus};
 use milepost_core::time::Timestamp;
 use milepost_engine::FeedItem;
-use milepost_store::{Store, TaskQuery, TaskRow, TasksOf};
+use milepost_store::{Store, TaskQuery, TasksOf};
 
+use super::active::ActiveTask;
+use super::outlook::PlanOutlook;
 use crate::views::failed;
 
 /// Counting a large plan takes the store a while: it is not asked more often than this, nor for more than a tenth of
@@ -29,31 +31,10 @@ pub(super) struct Tracker {
     active: BTreeMap<u64, ActiveTask>,
     places: HashMap<TaskId, u64>,
     next_place: u64,
-    /// Completed since we began to watch, and since when.
-    pub(super) completed: u64,
-    pub(super) since: Instant,
+    pub(super) outlook: PlanOutlook,
     /// The counts may be wrong: something happened whose effect on them takes more than the event to know.
     doubtful: bool,
     catch_up_at: Instant,
-}
-
-/// A task that somebody works on.
-#[derive(Debug, Clone)]
-pub(super) struct ActiveTask {
-    pub(super) id: TaskId,
-    pub(super) status: TaskStatus,
-    pub(super) done: usize,
-    pub(super) stages: usize,
-    pub(super) stage: Option<StageName>,
-    pub(super) attempt: u32,
-    pub(super) progress: Option<(u64, u64)>,
-    pub(super) retry: Option<Retry>,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Retry {
-    pub(super) due: Timestamp,
-    pub(super) reason: String,
 }
 
 impl Tracker {
@@ -65,8 +46,7 @@ impl Tracker {
             active: BTreeMap::new(),
             places: HashMap::new(),
             next_place: 0,
-            completed: 0,
-            since: Instant::now(),
+            outlook: PlanOutlook::new(),
             doubtful: false,
             catch_up_at: Instant::now(),
         }
@@ -83,7 +63,7 @@ impl Tracker {
         counts.total.saturating_sub(ended)
     }
 
-    pub(super) fn active(&self) -> impl Iterator<Item = &ActiveTask> {
+    pub(super) fn active(&self) -> impl Iterator<Item = &ActiveTask> + Clone {
         self.active.values()
     }
 
@@ -104,12 +84,13 @@ impl Tracker {
                     (entry.status, entry.done, entry.stages) = (*status, *done, *stages);
                     records.iter().for_each(|record| entry.follow(record, now));
                 } else {
-                    self.forget(task);
+                    self.ended(task, *status);
                 }
             }
-            FeedItem::Progress { plan, task, progress: Some(progress), .. } if *plan == self.plan => {
+            FeedItem::Progress { plan, task, progress: Some(said), rate, percent, .. } if *plan == self.plan => {
                 if let Some(entry) = self.places.get(task).and_then(|place| self.active.get_mut(place)) {
-                    entry.progress = Some((progress.done, progress.total));
+                    entry.said = Some(StageProgress::new(said.done, said.total, *rate));
+                    entry.percent = *percent;
                 }
             }
             FeedItem::Task { .. } | FeedItem::Progress { .. } | FeedItem::Durability { .. } | FeedItem::Plan { .. } => {
@@ -120,6 +101,7 @@ impl Tracker {
     /// Everything as it is, whatever was followed before.
     pub(super) fn snapshot(&mut self, snapshot: &Snapshot) {
         self.counts = snapshot.plan.tasks;
+        self.outlook.told(snapshot.rate, snapshot.eta_seconds);
         self.active.clear();
         self.places.clear();
         for task in snapshot.tasks.iter().filter(|task| task.status.is_active()) {
@@ -129,13 +111,16 @@ impl Tracker {
 
     /// What somebody counted who knows.
     pub(super) fn progress(&mut self, message: &ProgressMessage) {
-        self.counts = message.tasks.unwrap_or(self.counts);
+        if let Some(counts) = message.tasks {
+            self.counts = counts;
+            self.outlook.told(message.rate, message.eta_seconds);
+        }
         match &message.task {
             Some(task) if task.status.is_active() => {
                 let entry = self.entry(&task.task_id);
                 let told = ActiveTask::from(task);
                 // An attempt and its retry are told by events; the rest is as it was told just now.
-                *entry = ActiveTask { attempt: entry.attempt, retry: entry.retry.take(), ..told };
+                *entry = ActiveTask { attempt: entry.attempt, retry: entry.retry.take(), since: entry.since, ..told };
             }
             Some(task) => self.forget(&task.task_id),
             None => {}
@@ -162,7 +147,7 @@ impl Tracker {
             limit: MOST_REREAD,
         };
         let Ok(page) = store.tasks(query).await else { return };
-        self.completed += row.counts.completed.saturating_sub(self.counts.completed);
+        self.outlook.count(row.counts.completed.saturating_sub(self.counts.completed));
         self.counts = row.counts;
         self.active.clear();
         self.places.clear();
@@ -182,7 +167,7 @@ impl Tracker {
         match record.event() {
             Event::TaskCompleted { .. } => {
                 self.counts.completed += 1;
-                self.completed += 1;
+                self.outlook.count(1);
             }
             Event::TaskFailed { .. } => {
                 self.counts.failed += 1;
@@ -223,16 +208,15 @@ impl Tracker {
                 place
             }
         };
-        self.active.entry(place).or_insert_with(|| ActiveTask {
-            id: task.clone(),
-            status: TaskStatus::Running,
-            done: 0,
-            stages: 0,
-            stage: None,
-            attempt: 0,
-            progress: None,
-            retry: None,
-        })
+        self.active.entry(place).or_insert_with(|| ActiveTask::new(task.clone()))
+    }
+
+    fn ended(&mut self, task: &TaskId, status: TaskStatus) {
+        let known = self.places.get(task).and_then(|place| self.active.get(place));
+        if let Some(known) = known.filter(|_| status == TaskStatus::Completed) {
+            self.outlook.completed(known.since.elapsed());
+        }
+        self.forget(task);
     }
 
     fn forget(&mut self, task: &TaskId) {
@@ -244,55 +228,5 @@ impl Tracker {
     fn next_place(&mut self) -> u64 {
         self.next_place += 1;
         self.next_place
-    }
-}
-
-impl ActiveTask {
-    fn follow(&mut self, record: &Record, now: Timestamp) {
-        match record.event() {
-            Event::StageStarted { stage, attempt, .. } => {
-                self.stage = Some(stage.clone());
-                self.attempt = *attempt;
-                self.progress = None;
-                self.retry = None;
-            }
-            Event::RetryScheduled { stage, attempt, delay, cause, .. } => {
-                self.stage = Some(stage.clone());
-                self.attempt = *attempt;
-                self.retry = Some(Retry { due: now + *delay, reason: cause.reason.clone() });
-            }
-            _ => {}
-        }
-    }
-}
-
-impl From<&TaskProgress> for ActiveTask {
-    fn from(task: &TaskProgress) -> Self {
-        let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        Self {
-            id: task.task_id.clone(),
-            status: task.status,
-            done: size(task.completed_stages),
-            stages: size(task.total_stages),
-            stage: task.stage.clone(),
-            attempt: 0,
-            progress: task.done.map(|done| (done, task.total.unwrap_or(0))),
-            retry: None,
-        }
-    }
-}
-
-impl From<TaskRow> for ActiveTask {
-    fn from(row: TaskRow) -> Self {
-        Self {
-            id: row.key.id,
-            status: row.status,
-            done: row.done as usize,
-            stages: row.stages as usize,
-            stage: row.stage,
-            attempt: row.attempt,
-            progress: row.progress,
-            retry: row.next_due.map(|due| Retry { due, reason: row.reason.unwrap_or_default() }),
-        }
     }
 }

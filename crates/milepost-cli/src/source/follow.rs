@@ -9,9 +9,10 @@ use futures::stream::BoxStream;
 use milepost::WatchEvent;
 use milepost_core::api::{EndMessage, PlanView, ProgressMessage, Snapshot, StateMessage, TaskProgress};
 use milepost_core::id::{PlanId, TaskId};
+use milepost_core::pace::Pace;
 use milepost_core::plan::TaskCounts;
-use milepost_core::task::{EventView, TaskStatus};
-use milepost_store::{Change, ChangeQuery, Changed, PlanRow, Position, Store, StoreError, TaskQuery, TaskRow, TasksOf};
+use milepost_core::task::{EventView, StageProgress, TaskStatus};
+use milepost_store::{Change, ChangeQuery, Changed, PlanRow, Position, Store, StoreError, TaskQuery, TasksOf, report};
 
 use crate::exit::Failure;
 
@@ -47,7 +48,7 @@ struct Following {
     from: Option<Position>,
     /// What was last told of the plan and its running tasks.
     counts: TaskCounts,
-    tasks: HashMap<TaskId, TaskProgress>,
+    tasks: HashMap<TaskId, (TaskProgress, Pace)>,
     waiting: VecDeque<WatchEvent>,
     look_at: Instant,
     over: bool,
@@ -93,8 +94,30 @@ impl Following {
 
     fn begin(&mut self, row: &PlanRow, running: Vec<TaskProgress>) {
         self.counts = row.counts;
-        self.tasks = running.iter().map(|task| (task.task_id.clone(), task.clone())).collect();
-        self.waiting.push_back(WatchEvent::Snapshot(Snapshot { plan: PlanView::from(row), tasks: running }));
+        self.tell_tasks(&running);
+        let (plan, rate, eta_seconds) = (PlanView::from(row), None, None);
+        self.waiting.push_back(WatchEvent::Snapshot(Snapshot { plan, rate, eta_seconds, tasks: running }));
+    }
+
+    /// The tasks of which something else is told than before. How fast they go follows from when they were how far.
+    fn tell_tasks(&mut self, running: &[TaskProgress]) -> Vec<TaskProgress> {
+        let (now, mut told, mut tasks) = (Instant::now(), Vec::new(), HashMap::new());
+        for task in running {
+            let before = self.tasks.remove(&task.task_id);
+            let changed = before.as_ref().is_none_or(|(before, _)| before != task);
+            let goes_on = |before: &(TaskProgress, Pace)| before.0.stage == task.stage && before.0.done <= task.done;
+            let mut pace = before.filter(goes_on).map(|(_, pace)| pace).unwrap_or_default();
+            if changed {
+                let said = task.done.map(|done| {
+                    pace.reached(done, now);
+                    StageProgress::new(done, task.total.unwrap_or(0), pace.rate(now))
+                });
+                told.push(task.clone().with(said));
+            }
+            tasks.insert(task.task_id.clone(), (task.clone(), pace));
+        }
+        self.tasks = tasks;
+        told
     }
 
     async fn tell_changes(&mut self, mut from: Position) -> Result<(), StoreError> {
@@ -111,14 +134,13 @@ impl Following {
     }
 
     fn tell_progress(&mut self, row: &PlanRow, running: Vec<TaskProgress>) {
-        let message = |task| ProgressMessage { plan_id: row.id.clone(), tasks: None, percent: None, task };
-        let changed = running.iter().filter(|task| self.tasks.get(&task.task_id) != Some(task));
-        let told: Vec<_> = changed.map(|task| WatchEvent::Progress(message(Some(task.clone())))).collect();
-        self.waiting.extend(told);
-        self.tasks = running.into_iter().map(|task| (task.task_id.clone(), task)).collect();
+        let nothing = || ProgressMessage::of(row.id.clone());
+        for task in self.tell_tasks(&running) {
+            self.waiting.push_back(WatchEvent::Progress(ProgressMessage { task: Some(task), ..nothing() }));
+        }
         if std::mem::replace(&mut self.counts, row.counts) != row.counts {
             let (tasks, percent) = (Some(row.counts), Some(row.counts.percent()));
-            self.waiting.push_back(WatchEvent::Progress(ProgressMessage { tasks, percent, ..message(None) }));
+            self.waiting.push_back(WatchEvent::Progress(ProgressMessage { tasks, percent, ..nothing() }));
         }
     }
 
@@ -128,7 +150,7 @@ impl Following {
         }
         let statuses = vec![TaskStatus::Running, TaskStatus::RollingBack];
         let query = TaskQuery { of: TasksOf::Plan(row.id.clone()), statuses, after: None, limit: MOST_TASKS };
-        Ok(self.store.tasks(query).await?.items.into_iter().map(progress).collect())
+        Ok(self.store.tasks(query).await?.items.iter().map(report::task_progress).collect())
     }
 }
 
@@ -147,24 +169,4 @@ fn state(change: Change) -> StateMessage {
         }
     }
     message
-}
-
-fn progress(row: TaskRow) -> TaskProgress {
-    let (done, stages) = (f64::from(row.done), f64::from(row.stages.max(1)));
-    let within = match row.progress {
-        Some((done, total)) if total > 0 => (done as f64 / total as f64).clamp(0.0, 1.0),
-        Some(_) | None => 0.0,
-    };
-    TaskProgress {
-        task_id: row.key.id,
-        plan_id: row.plan,
-        status: row.status,
-        stage: row.stage,
-        completed_stages: row.done.into(),
-        total_stages: row.stages.into(),
-        // 100 only when it is completed, and then it does not run.
-        percent: ((done + within).min(stages) / stages * 1000.0).floor().min(999.0) / 10.0,
-        done: row.progress.map(|(done, _)| done),
-        total: row.progress.map(|(_, total)| total),
-    }
 }

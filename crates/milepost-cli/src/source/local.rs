@@ -77,7 +77,8 @@ impl Source for Local {
         let store = self.store().await?;
         let row = store.plan(plan).await?;
         let row = row.ok_or_else(|| StoreError::NotFound { what: "plan", id: plan.to_string() })?;
-        Ok(views::plan_report(&**store, &row).await?)
+        let progress = views::plan_progress(&**store, &row, Clock::system().now(), |task| task).await?;
+        Ok(views::plan_report(&**store, &row, &progress).await?)
     }
 
     async fn task(&self, id: &str) -> Result<Option<TaskView>, Failure> {

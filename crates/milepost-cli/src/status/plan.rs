@@ -7,7 +7,7 @@ use milepost_core::time::Timestamp;
 use crate::context::Context;
 use crate::output::Data;
 use crate::summary::{counts_line, failure_lines};
-use crate::text::{Table, dash, length, plan_status, short, until};
+use crate::text::{Table, dash, how_far, length, pace, plan_status, seconds, short, until};
 use crate::views::failed;
 
 pub(super) fn show(context: &Context, report: &PlanReport) {
@@ -16,7 +16,7 @@ pub(super) fn show(context: &Context, report: &PlanReport) {
         return data.json(report);
     }
     let now = milepost_engine::Clock::system().now();
-    let PlanReport { plan, running, waiting, failures } = report;
+    let PlanReport { plan, running, waiting, failures, .. } = report;
     let counts = &plan.tasks;
     data.line(format!(
         "plan {} {}, {}% done: {}",
@@ -25,7 +25,7 @@ pub(super) fn show(context: &Context, report: &PlanReport) {
         counts.percent(),
         counts_line(counts)
     ));
-    data.line(format!("  {}", times(plan, now)));
+    data.line(format!("  {}", times(report, now)));
     if let Some(by) = &plan.changed_by {
         let why = by.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
         data.line(format!("  last changed by {}{why}", by.who));
@@ -35,7 +35,8 @@ pub(super) fn show(context: &Context, report: &PlanReport) {
     failure_lines(failures, failed(counts)).iter().for_each(|line| data.line(line));
 }
 
-fn times(plan: &PlanView, now: Timestamp) -> String {
+fn times(report: &PlanReport, now: Timestamp) -> String {
+    let plan = &report.plan;
     let mut parts = vec![format!("created {}", plan.created_at)];
     match (plan.started_at, plan.ended_at) {
         (Some(started), Some(ended)) => {
@@ -45,6 +46,8 @@ fn times(plan: &PlanView, now: Timestamp) -> String {
         (None, _) => parts.push("not started".to_owned()),
     }
     parts.push(format!("{} at once", plan.max_concurrency));
+    parts.extend(report.rate.map(pace));
+    parts.extend(report.eta_seconds.map(|eta| format!("about {} to go", seconds(eta))));
     parts.join(", ")
 }
 
@@ -68,7 +71,9 @@ fn waiting_lines(context: &Context, tasks: &[TaskView], total: u64, plan: &PlanV
     for task in tasks {
         let why = match (task.status, &task.blocked_by) {
             (TaskStatus::Paused, _) => {
-                format!("paused; `{}` goes on", context.command(&format!("resume {}", task.task_id)))
+                // In the middle of a stage, which begins anew then.
+                let at = task.progress.as_ref().map(|said| format!(" at {}", how_far(said))).unwrap_or_default();
+                format!("paused{at}; `{}` goes on", context.command(&format!("resume {}", task.task_id)))
             }
             _ if task.awaits_message => {
                 format!("for its message; `{}` sends it", context.command(&format!("publish {}", task.task_id)))
@@ -115,6 +120,7 @@ pub(super) fn attempt(task: &TaskView) -> String {
 /// Why a task that counts as running does not get on, or how.
 pub(super) fn note(context: &Context, task: &TaskView, now: Timestamp) -> String {
     let mut parts = Vec::new();
+    parts.extend(task.progress.as_ref().map(how_far));
     if task.status == TaskStatus::RollingBack {
         parts.push("rolling back".to_owned());
     }

@@ -175,3 +175,32 @@ fn a_quiet_run_that_completes_says_nothing() {
     world.file("p.yaml", "plan: p\nstages: [{ name: a, uses: noop }]\ntasks: [{ id: t }]\n");
     assert_eq!(world.good(&["run", "p.yaml", "-q"]).said(), "");
 }
+
+#[test]
+fn how_far_a_running_stage_is_can_be_asked_from_another_process_and_watched() {
+    let world = World::new();
+    let wait = |file: &str| format!("until [ -e {file} ]; do sleep 0.05; done");
+    let say = |done: u32| format!("echo '{done} 1000' >> \"$MILEPOST_PROGRESS\"");
+    // What is watched takes a second at least, so that there is something to measure.
+    let stage = [say(0), wait("more"), "sleep 1".to_owned(), say(500), wait("go")].join("; ");
+    world.file(
+        "p.yaml",
+        &format!("plan: p\nstages:\n  - name: copy\n    run: |\n      {stage}\ntasks: [{{ id: t }}]\n"),
+    );
+    let run = world.start(&["run", "p.yaml"]);
+    let progress = || world.status("t").map(|_| world.json(&["status", "t"])["progress"].clone());
+    wait_for("a task that says how far it is", || progress().filter(|said| said["done"] == 0));
+    let watch = world.start(&["watch", "p", "--json"]);
+    wait_for("a watcher", || {
+        std::fs::read_to_string(watch.stdout_file()).ok().filter(|told| told.contains("snapshot"))
+    });
+    world.file("more", "");
+    wait_for("a task that is half done", || progress().filter(|said| said["done"] == 500));
+    world.good(&["status", "p"]).must_say(&["500/1000  50.0%"]);
+    world.good(&["status", "t"]).must_say(&["500/1000  50.0%"]);
+    assert_eq!(world.json(&["status", "t"])["progress"], serde_json::json!({ "done": 500, "total": 1000 }));
+    world.file("go", "");
+    run.end().must_exit(0);
+    let told = watch.end().must_exit(0).said();
+    assert!(told.contains(r#""done":500,"total":1000,"rate":"#), "it went from 0 to 500 before its eyes: {told}");
+}

@@ -183,7 +183,7 @@ pub struct StageSpec {
     pub env: Option<BTreeMap<String, String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpSpec>,
-    /// A stage kind that is built in or registered, such as `noop`.
+    /// A stage kind that is built in or registered, such as `noop` or `copy-table`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uses: Option<String>,
     /// Parameters of `uses`; texts in it may hold `{{ … }}`.

@@ -574,8 +574,12 @@ impl Draft {
         match self.task.status {
             TaskStatus::Pending => self.push(Event::TaskPaused { by: Some(by) }),
             TaskStatus::Running => {
-                if self.task.pause_requested.is_none() {
+                let asked_before = self.task.pause_requested.is_some();
+                if !asked_before {
                     self.push(Event::PauseRequested { by });
+                }
+                // What was cut off has nothing any more whose end the pause would have to wait for.
+                if !asked_before || self.task.interrupted {
                     self.go_on(false);
                 }
             }

@@ -6,6 +6,7 @@ mod decide;
 mod event;
 mod flow;
 mod image;
+mod progress;
 mod replay;
 mod state;
 mod status;
@@ -19,7 +20,8 @@ pub use decide::{
 pub use event::{By, Cause, Event, EventView, Outputs, Record};
 pub use flow::{Answer, Flow, Step, StepKind, outputs_of, value_of};
 pub use image::InvalidImage;
+pub use progress::{ends_progress, percent, percent_with, share};
 pub use replay::{Decided, Difference, replay};
 pub use state::{FailureInfo, StageState, Task, TaskFailure, TaskSpec, Undo};
 pub use status::{PlanStatus, StageStatus, TaskStatus};
-pub use view::{FailureView, RetryView, StageView, TaskContext, TaskView, percent};
+pub use view::{FailureView, RetryView, StageProgress, StageView, TaskContext, TaskView};

@@ -7,10 +7,12 @@ use serde_json::Value;
 
 use crate::failure::ErrorType;
 use crate::id::{PlanId, StageName, TaskId, Tenant};
+use crate::pace::eta_seconds;
 use crate::plan::WorkflowRef;
 use crate::time::Timestamp;
 
 use super::flow::Flow;
+use super::progress::percent;
 use super::state::Task;
 use super::status::{StageStatus, TaskStatus};
 
@@ -38,6 +40,9 @@ pub struct TaskView {
     pub total_stages: usize,
     pub completed_stages: usize,
     pub percent: f64,
+    /// What its running stage last said of itself; kept while it is paused in the middle of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<StageProgress>,
     pub has_checkpoint: bool,
     pub failure: Option<FailureView>,
     pub next_retry_at: Option<Timestamp>,
@@ -52,6 +57,32 @@ pub struct TaskView {
     /// What the function returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
+}
+
+/// How far a stage says it is, in its own unit.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StageProgress {
+    pub done: u64,
+    /// None as long as it is not known.
+    pub total: Option<u64>,
+    /// Units a second in the last few seconds; only from the node that runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    /// How long the rest of the stage takes at that rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta_seconds: Option<u64>,
+}
+
+impl StageProgress {
+    /// A total of 0 is one that is not known yet.
+    pub fn new(done: u64, total: u64, rate: Option<f64>) -> Self {
+        // A tenth is as much as anybody reads.
+        let tenths = |rate: f64| (rate * 10.0).round() / 10.0;
+        let eta_seconds = eta_seconds(done, total, rate);
+        Self { done, total: (total > 0).then_some(total), rate: rate.map(tenths), eta_seconds }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -130,6 +161,7 @@ impl TaskView {
             total_stages: task.stages.len(),
             completed_stages: task.done.len(),
             percent: percent(task.status, task.done.len(), stages, context.progress),
+            progress: context.progress.map(|(done, total)| StageProgress::new(done, total, None)),
             has_checkpoint: super::Checkpoint::of(task).is_some(),
             failure: failure.map(|failure| FailureView {
                 stage: failure.stage.clone(),
@@ -148,7 +180,7 @@ impl TaskView {
                 .enumerate()
                 .map(|(index, (definition, state))| StageView {
                     name: definition.name.clone(),
-                    status: state.status,
+                    status: shown(task.status, state.status),
                     attempt: state.attempt,
                     max_attempts: definition.retry.max_attempts,
                     due_at: task.due(index),
@@ -162,14 +194,7 @@ impl TaskView {
     }
 }
 
-/// Done stages out of all, with what running stages report of themselves; 100 only when completed, never NaN.
-pub fn percent(status: TaskStatus, done: usize, stages: usize, running: impl IntoIterator<Item = (u64, u64)>) -> f64 {
-    if status == TaskStatus::Completed {
-        return 100.0;
-    }
-    let stages = stages.max(1) as f64;
-    let known = running.into_iter().filter(|(_, total)| *total > 0);
-    let within: f64 = known.map(|(done, total)| (done as f64 / total as f64).clamp(0.0, 1.0)).sum();
-    let share = (done as f64 + within).min(stages) / stages;
-    (share * 1000.0).floor().min(999.0) / 10.0
+/// A stage in the middle of which its task was paused begins anew, like one that has not begun.
+fn shown(task: TaskStatus, stage: StageStatus) -> StageStatus {
+    if task == TaskStatus::Paused && stage == StageStatus::Running { StageStatus::Pending } else { stage }
 }

@@ -148,6 +148,20 @@ fn an_interrupted_task_pauses_at_once() {
 }
 
 #[test]
+fn a_task_that_was_asked_to_pause_and_then_cut_off_pauses_when_it_is_asked_again() {
+    let mut run = Run::of(chain([stage("a"), stage("b")]));
+    run.claim();
+    run.act(pause());
+    run.act(Command::Interrupt { reason: "cut off".to_owned() });
+
+    assert_eq!(run.act(pause()), ["TASK_PAUSED"]);
+    let view = TaskView::new(&run.task, TaskContext { progress: Some((1, 2)), ..TaskContext::default() });
+    assert_eq!((view.percent, view.stages[0].status), (25.0, StageStatus::Pending), "it will begin anew");
+    run.act(resume());
+    assert_eq!(run.claim(), ["TASK_STARTED on n1", "STAGE_STARTED a 1"], "under the same number");
+}
+
+#[test]
 fn a_paused_task_may_be_cancelled_or_rolled_back() {
     let mut run = Run::of(chain([stage("a").undoable(), stage("b")]));
     run.claim();

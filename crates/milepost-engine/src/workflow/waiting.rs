@@ -180,6 +180,7 @@ impl FlowRunner {
                 status: task.status(),
                 stage: task.current_stage().map(|index| task.stage(index).0.name.clone()),
                 progress: Some(progress),
+                rate: None,
                 done,
                 stages,
                 percent: percent(task.status(), done, stages + 1, [(progress.done, progress.total)]),

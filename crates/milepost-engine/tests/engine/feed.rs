@@ -62,9 +62,10 @@ async fn progress_comes_at_most_four_times_a_second_and_ends_with_the_newest() {
             Err(error) => panic!("{error}"),
         }
     }
+    assert_eq!(newest, 999, "its last word");
+    times.pop();
     assert!((30..=40).contains(&times.len()), "{} in ten seconds", times.len());
     assert!(times.windows(2).all(|pair| pair[1].since(pair[0]).get() >= 250));
-    assert!(newest >= 950, "{newest}");
 }
 
 /// What the feed said of tasks' progress by now.
@@ -118,6 +119,8 @@ async fn several_stages_that_report_at_once_show_the_task_at_most_four_times_a_s
             Err(error) => panic!("{error}"),
         }
     }
+    // Each of the busy ones has a last word.
+    times.truncate(times.len() - 3);
     assert!((30..=41).contains(&times.len()), "{} in ten seconds", times.len());
     assert!(times.windows(2).all(|pair| pair[1].since(pair[0]).get() >= 250));
 }

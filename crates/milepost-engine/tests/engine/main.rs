@@ -18,5 +18,6 @@ mod stop;
 mod store_loss;
 mod store_trouble;
 mod support;
+mod units;
 mod verbs;
 mod workflows;

@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 
 use super::names::PlanPath;
 use super::responses::{ListProblems, ReadProblems};
-use crate::app::App;
+use crate::app::{self, App};
 use crate::auth::Caller;
 use crate::cursor;
 use crate::extract::{NoParameters, Parameters, Path, Query, Refused, flag, number, once};
@@ -104,7 +104,7 @@ async fn plan(
 #[derive(Debug, Default, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct TaskList {
-    /// Only tasks in one of these states; repeated, or with commas in between.
+    /// Only tasks in one of these states, in capitals or small letters; repeated, or with commas in between.
     #[param(style = Form, explode, value_type = Option<Vec<TaskStatus>>)]
     status: Vec<TaskStatus>,
     /// Tasks to a page.
@@ -134,7 +134,7 @@ impl Parameters for TaskList {
 }
 
 fn task_status(text: &str) -> Result<TaskStatus, Refused> {
-    let known = TaskStatus::ALL.iter().copied().find(|status| status.as_str() == text);
+    let known = TaskStatus::ALL.iter().copied().find(|status| status.as_str().eq_ignore_ascii_case(text));
     known.ok_or_else(|| {
         let all: Vec<&str> = TaskStatus::ALL.iter().map(|status| status.as_str()).collect();
         Refused::Expected(format!("one of {}", all.join(", ")))
@@ -184,10 +184,17 @@ async fn plan_report(
     caller.may(Scope::Read)?;
     caller.may_touch_all()?;
     let row = found(&app, &id).await?;
-    Ok(Json(report::plan_report(app.store(), &row).await?))
+    let progress = app::plan_progress(app.engine(), &row).await?;
+    let mut report = report::plan_report(app.store(), &row, &progress).await?;
+    report.running = report.running.into_iter().map(|task| app.engine().live_view(task)).collect();
+    Ok(Json(report))
 }
 
 /// How far a plan is: one reading.
+///
+/// Rates are those of the last few seconds and come from the node that runs a task: asked elsewhere, they are left out.
+/// The plan's `etaSeconds` takes what is left of the tasks that run, and for each that waits as long as its completed
+/// tasks took on average, shared among as many as run at once; it is left out while nothing can be said.
 #[utoipa::path(get, path = "/plans/{id}/progress", tag = "plans", params(PlanPath),
     responses((status = 200, description = "How far it is", body = PlanProgress), ReadProblems))]
 async fn plan_progress(
@@ -199,7 +206,7 @@ async fn plan_progress(
     caller.may(Scope::Read)?;
     caller.may_touch_all()?;
     let row = found(&app, &id).await?;
-    Ok(Json(report::plan_progress(app.store(), &row).await?))
+    Ok(Json(app::plan_progress(app.engine(), &row).await?))
 }
 
 async fn found(app: &App, id: &PlanId) -> Answer<PlanRow> {

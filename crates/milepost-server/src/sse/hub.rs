@@ -18,10 +18,14 @@ use tokio_util::sync::CancellationToken;
 use super::coalesce::Coalesced;
 use super::mailbox::{Closed, Mailbox, Weight};
 use super::message::{Batch, Sealed, Watched};
+use crate::app::plan_progress;
 use crate::problem::Problem;
 
-/// Progress of a task, and the counts of a plan, are shown at most this often.
-const SHOW_EVERY: Duration = Duration::from_millis(250);
+/// What there is to show is shown at most this often. A node says how far a task is at most four times a second, so this
+/// only gathers what many tasks say.
+const SHOW_EVERY: Duration = Duration::from_millis(100);
+/// The counts of plans are asked for at most this often.
+const COUNT_EVERY: Duration = Duration::from_millis(250);
 /// What other nodes commit is found this much later at most.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Changes that are read at once.
@@ -74,6 +78,10 @@ impl Drop for Seat {
 impl Hub {
     pub(crate) fn new(engine: Engine, closing: CancellationToken) -> Arc<Self> {
         Arc::new(Self { engine, closing, board: Mutex::default(), left: Notify::new() })
+    }
+
+    pub(super) fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     pub(super) fn store(&self) -> &dyn Store {
@@ -231,23 +239,24 @@ impl Reader {
             if self.hub.board.lock().await.watches_plan(&plan)
                 && let Some(row) = self.hub.store().plan(&plan).await?
             {
-                self.show_counts(&row).await;
+                self.show_counts(&row).await?;
                 if row.ended_at.is_some() {
                     self.waiting.ended_plans.insert(plan.clone(), row.status);
                 }
             }
             self.waiting.changed.remove(&plan);
         }
-        self.count_after = Instant::now() + asked_at.elapsed() * 9;
+        self.count_after = Instant::now() + COUNT_EVERY.max(asked_at.elapsed() * 9);
         Ok(())
     }
 
-    async fn show_counts(&mut self, row: &PlanRow) {
+    async fn show_counts(&mut self, row: &PlanRow) -> Result<(), StoreError> {
         if self.waiting.counted(&row.id, row.counts) {
             let mut batch = Batch::default();
-            batch.plan_progress(row);
+            batch.plan_progress(&plan_progress(&self.hub.engine, row).await?);
             self.hub.board.lock().await.hand_out(&row.id, batch, Weight::Progress);
         }
+        Ok(())
     }
 
     async fn show_ends(&mut self) {

@@ -1,10 +1,10 @@
 //! The messages as bytes. Each is written out once, however many clients read it.
 
 use bytes::Bytes;
-use milepost_core::api::{EndMessage, ProgressMessage, Snapshot, StateMessage, TaskProgress};
+use milepost_core::api::{EndMessage, PlanProgress, ProgressMessage, Snapshot, StateMessage, TaskProgress};
 use milepost_core::id::{PlanId, TaskId};
-use milepost_core::task::{EventView, TaskView, percent};
-use milepost_store::{Change, Changed, PlanRow, Position, TaskRow};
+use milepost_core::task::EventView;
+use milepost_store::{Change, Changed, Position};
 use serde::Serialize;
 
 use crate::problem::Problem;
@@ -108,13 +108,12 @@ impl Batch {
     pub(super) fn task_progress(&mut self, progress: TaskProgress) {
         let audience = Audience::Task(progress.task_id.clone());
         let plan_id = progress.plan_id.clone();
-        let message = ProgressMessage { plan_id, tasks: None, percent: None, task: Some(progress) };
+        let message = ProgressMessage { task: Some(progress), ..ProgressMessage::of(plan_id) };
         self.push("progress", &message, audience, None, false);
     }
 
-    pub(super) fn plan_progress(&mut self, row: &PlanRow) {
-        let (tasks, percent) = (Some(row.counts), Some(row.counts.percent()));
-        let message = ProgressMessage { plan_id: row.id.clone(), tasks, percent, task: None };
+    pub(super) fn plan_progress(&mut self, progress: &PlanProgress) {
+        let message = ProgressMessage::from(progress);
         self.push("progress", &message, Audience::Plan, None, false);
     }
 
@@ -202,34 +201,6 @@ fn write(text: &mut Vec<u8>, event: &str, position: Option<Position>, data: &imp
     text.extend_from_slice(format!("event: {event}\ndata: ").as_bytes());
     serde_json::to_writer(&mut *text, data).expect("our own messages are JSON");
     text.extend_from_slice(b"\n\n");
-}
-
-pub(super) fn progress_of_row(row: &TaskRow) -> TaskProgress {
-    TaskProgress {
-        task_id: row.key.id.clone(),
-        plan_id: row.plan.clone(),
-        status: row.status,
-        stage: row.stage.clone(),
-        completed_stages: row.done.into(),
-        total_stages: row.stages.into(),
-        percent: percent(row.status, row.done as usize, row.stages as usize, row.progress),
-        done: row.progress.map(|(done, _)| done),
-        total: row.progress.map(|(_, total)| total),
-    }
-}
-
-pub(super) fn progress_of_task(task: &TaskView, progress: Option<(u64, u64)>) -> TaskProgress {
-    TaskProgress {
-        task_id: task.task_id.clone(),
-        plan_id: task.plan_id.clone(),
-        status: task.status,
-        stage: task.current_stage.clone(),
-        completed_stages: task.completed_stages as u64,
-        total_stages: task.total_stages as u64,
-        percent: task.percent,
-        done: progress.map(|(done, _)| done),
-        total: progress.map(|(_, total)| total),
-    }
 }
 
 #[cfg(test)]

@@ -10,15 +10,15 @@ use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use milepost_core::api::{EndMessage, PlanView, Snapshot};
+use milepost_core::api::{EndMessage, PlanView, Snapshot, TaskProgress};
 use milepost_core::task::{TaskStatus, TaskView};
-use milepost_store::{ChangeQuery, Changed, Position, StoreError, TaskQuery, TasksOf};
+use milepost_store::{ChangeQuery, Changed, Position, StoreError, TaskQuery, TasksOf, report};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::hub::{Hub, Seat};
 use super::mailbox::Closed;
 use super::message::{self, Batch, Watched};
-use crate::app::App;
+use crate::app::{App, plan_progress};
 use crate::metrics::OpenStream;
 use crate::problem::{Answer, Problem};
 
@@ -237,21 +237,26 @@ impl IntoResponse for Stream {
 
 async fn snapshot(hub: &Hub, watched: &Watched) -> Answer<Snapshot> {
     let plan = hub.store().plan(&watched.plan).await?;
-    let plan = PlanView::from(&plan.ok_or_else(|| Problem::not_found("plan", watched.plan.as_str()))?);
+    let row = plan.ok_or_else(|| Problem::not_found("plan", watched.plan.as_str()))?;
+    let plan = PlanView::from(&row);
+    let engine = hub.engine();
+    let (mut rate, mut eta_seconds) = (None, None);
     let tasks = match &watched.task {
         None => {
             let of = TasksOf::Plan(watched.plan.clone());
             let statuses = vec![TaskStatus::Running, TaskStatus::Paused, TaskStatus::RollingBack];
             let page = hub.store().tasks(TaskQuery { of, statuses, after: None, limit: MOST_TASKS }).await?;
-            page.items.iter().map(message::progress_of_row).collect()
+            let progress = plan_progress(engine, &row).await?;
+            (rate, eta_seconds) = (progress.rate, progress.eta_seconds);
+            page.items.iter().map(|row| engine.live_progress(report::task_progress(row))).collect()
         }
         Some(id) => {
             let stored = hub.store().task(id).await?;
             let stored = stored.ok_or_else(|| Problem::not_found("task", id.as_str()))?;
-            vec![message::progress_of_task(&TaskView::from(&stored), stored.progress)]
+            vec![engine.live_progress(TaskProgress::from(&TaskView::from(&stored)))]
         }
     };
-    Ok(Snapshot { plan, tasks })
+    Ok(Snapshot { plan, rate, eta_seconds, tasks })
 }
 
 #[cfg(test)]

@@ -52,6 +52,7 @@ async fn tasks_of_a_plan_are_listed_in_full_in_its_order_and_by_status() {
     assert_eq!(list["items"][0], world.read("/tasks/c").await);
     world.post("/tasks/a/cancel").await;
     assert_eq!(ids(&world.read("/plans/p/tasks?status=CANCELLED").await, "taskId"), ["a"]);
+    assert_eq!(ids(&world.read("/plans/p/tasks?status=cancelled").await, "taskId"), ["a"], "small letters will do");
     assert_eq!(ids(&world.read("/plans/p/tasks?status=CANCELLED,PENDING").await, "taskId").len(), 3);
     assert_eq!(ids(&world.read("/plans/p/tasks?status=CANCELLED&status=PENDING").await, "taskId").len(), 3);
     world.get("/plans/q/tasks").await.problem(404, "not-found");

@@ -6,3 +6,4 @@ mod progress;
 mod resuming;
 mod streams;
 mod support;
+mod units;

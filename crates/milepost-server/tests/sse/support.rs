@@ -1,8 +1,8 @@
 //! A server on a free port, a plan to run on it, and a client that reads events.
 
 use std::pin::Pin;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures::{Stream, StreamExt};
@@ -35,6 +35,7 @@ pub(crate) struct World {
     pub(crate) app: App,
     server: Server,
     pub(crate) gate: Gate,
+    pub(crate) copies: Copies,
 }
 
 impl World {
@@ -43,12 +44,13 @@ impl World {
     }
 
     pub(crate) async fn on(store: Arc<MemoryStore>) -> Self {
-        let gate = Gate::default();
+        let (gate, copies) = (Gate::default(), Copies::default());
         let registry = Registry::new()
             .with("gate", Arc::new(gate.clone()))
             .with("noop", Arc::new(Noop))
             .with("large", Arc::new(Large))
             .with("talks", Arc::new(Talks))
+            .with("copies", Arc::new(copies.clone()))
             .with("fails-once", Arc::new(FailsOnce::default()));
         let mut options = Options::new("node-1");
         // What is shown here, something else is the reason for.
@@ -57,7 +59,7 @@ impl World {
         engine.start();
         let app = App::new(engine.clone(), Settings::default());
         let server = Server::start(app.clone(), "127.0.0.1:0".parse().unwrap()).await.expect("a free port");
-        Self { store, engine, app, server, gate }
+        Self { store, engine, app, server, gate, copies }
     }
 
     pub(crate) fn address(&self) -> std::net::SocketAddr {
@@ -87,6 +89,17 @@ impl World {
         let target = Target::Task(TaskId::parse(task).unwrap());
         let verb = Verb::Retry { from_checkpoint: true };
         self.engine.operate(target, verb, By::new("tester")).await.expect("a retry");
+    }
+
+    pub(crate) async fn operate(&self, plan: &str, verb: Verb) {
+        self.engine.operate(Target::Plan(plan_id(plan)), verb, By::new("tester")).await.expect("a verb");
+    }
+
+    /// One reading.
+    pub(crate) async fn read(&self, path: &str) -> Value {
+        let request = client().get(format!("http://{}/api/v1/{path}", self.address()));
+        let text = bounded("an answer", request.send()).await.expect("an answer").text().await.expect("a body");
+        serde_json::from_str(&text).expect("JSON")
     }
 
     pub(crate) async fn cancel(&self, plan: &str) {
@@ -220,6 +233,43 @@ impl StageKind for Talks {
             call.reporter.progress(Progress { done, total: 200 });
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+        Outcome::success()
+    }
+}
+
+/// Commits a batch of 100 rows every 20 milliseconds up to the number of `rows`, notes when it did, and can be cut off.
+#[derive(Clone, Default)]
+pub(crate) struct Copies {
+    committed: Arc<Mutex<Vec<(u64, Instant)>>>,
+}
+
+impl Copies {
+    /// What was committed, and when.
+    pub(crate) fn committed(&self) -> Vec<(u64, Instant)> {
+        self.committed.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl StageKind for Copies {
+    fn interruptible(&self, _: &Value) -> bool {
+        true
+    }
+
+    async fn run(&self, call: StageCall) -> Outcome {
+        let number = |key: &str| call.with[key].as_u64().expect("a number");
+        let (rows, stays_at) = (number("rows"), number("stays_at"));
+        let mut done = 0;
+        while done < rows {
+            call.reporter.progress(Progress { done, total: rows });
+            tokio::select! {
+                () = call.cancel.cancelled() => return Outcome::Failure(Failure::fatal(ErrorType::Unknown, "cut off")),
+                () = tokio::time::sleep(Duration::from_millis(20)), if done != stays_at => {}
+            }
+            done += 100;
+            self.committed.lock().unwrap().push((done, Instant::now()));
+        }
+        call.reporter.progress(Progress { done, total: rows });
         Outcome::success()
     }
 }

@@ -182,6 +182,8 @@ macro_rules! __conformance_cases {
                 output_is_kept_in_order_and_found_by_stage_and_attempt,
                 output_rides_along_with_a_commit,
                 progress_is_kept_until_its_stage_ends,
+                progress_of_a_task_that_is_paused_in_mid_stage_is_kept_until_it_is_resumed,
+                progress_of_a_task_whose_node_stopped_is_kept_until_another_takes_it_on,
                 a_plans_counts_follow_its_tasks,
             }
             long_logs {

@@ -1,11 +1,13 @@
 //! Questions and answers.
 
-use milepost_core::task::{Command, TaskStatus};
+use std::sync::Arc;
+
+use milepost_core::task::{Command, TaskStatus, decide};
 use milepost_core::time::Millis;
 use serde_json::json;
 
 use crate::error::StoreError;
-use crate::model::{Commit, EventQuery, LogChunk, LogQuery, Note, PlanQuery, StoredTask, TaskQuery, TasksOf};
+use crate::model::{Commit, EventQuery, LogChunk, LogQuery, Note, PlanQuery, StoredTask, TaskQuery, TasksOf, Wake};
 
 use super::Harness;
 use super::given::{Scene, ann, failure, fatal, plan, plan_id, stage, stage_name, success, task_id, tenant};
@@ -204,6 +206,35 @@ pub(super) async fn progress_is_kept_until_its_stage_ends(harness: &dyn Harness)
     assert_eq!(scene.task("a").await.progress, Some((4, 10)));
     let task = scene.does(&task, success(0)).await;
     assert_eq!(task.task.status(), TaskStatus::Running);
+    assert_eq!((scene.task("a").await.progress, scene.rows("p").await[0].progress), (None, None));
+}
+
+pub(super) async fn progress_of_a_task_that_is_paused_in_mid_stage_is_kept_until_it_is_resumed(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("a")).await;
+    let task = scene.claim_one("a").await;
+    let said = Some((5, 10));
+    scene.store.note(vec![Note { key: task.key.clone(), progress: said, output: vec![] }]).await.unwrap();
+    let commit = scene.decision(&task, Command::Interrupt { reason: "it was cut off".to_owned() });
+    let paused = decide(&commit.task, Command::Pause(ann()), scene.now).unwrap();
+    let events = commit.events.iter().cloned().chain(paused.events).collect();
+    scene.store.commit(Commit { events, task: Arc::new(paused.task), ..commit }).await.unwrap();
+    let (stored, rows) = (scene.task("a").await, scene.rows("p").await);
+    assert_eq!((stored.task.status(), stored.progress, rows[0].progress), (TaskStatus::Paused, said, said));
+    scene.operator("a", Command::Resume(ann())).await;
+    assert_eq!((scene.task("a").await.progress, scene.rows("p").await[0].progress), (None, None));
+    scene.claim_one("a").await;
+    assert_eq!((scene.task("a").await.progress, scene.rows("p").await[0].progress), (None, None));
+}
+
+pub(super) async fn progress_of_a_task_whose_node_stopped_is_kept_until_another_takes_it_on(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("a")).await;
+    let task = scene.claim_one("a").await;
+    let said = Some((5, 10));
+    scene.store.note(vec![Note { key: task.key.clone(), progress: said, output: vec![] }]).await.unwrap();
+    let stop = Command::Interrupt { reason: "the node was stopped".to_owned() };
+    scene.parks(&task, stop, Wake::Recovery).await;
+    assert_eq!((scene.task("a").await.progress, scene.rows("p").await[0].progress), (said, said));
+    scene.claim_one("a").await;
     assert_eq!((scene.task("a").await.progress, scene.rows("p").await[0].progress), (None, None));
 }
 

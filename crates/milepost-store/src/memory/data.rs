@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use milepost_core::id::{PlanId, TaskId, Tenant};
 use milepost_core::plan::{Plan, PlanCommand, TaskCounts, next_plan_status};
-use milepost_core::task::{By, Event, PlanStatus, Record, Task, TaskStatus};
+use milepost_core::task::{By, PlanStatus, Record, Task, TaskStatus, ends_progress};
 use milepost_core::time::Timestamp;
 use tokio::time::Instant;
 
@@ -184,8 +184,7 @@ impl Data {
     pub(super) fn store(&mut self, no: i64, task: Task, events: &[Record], hold: Hold) {
         let entry = self.entry_mut(no);
         let (before, after) = (entry.task.status(), task.status());
-        let ended_stage = events.iter().any(|record| ends_attempt(record.event()));
-        if ended_stage || !after.is_active() {
+        if ends_progress(after, events) {
             entry.progress = None;
         }
         entry.task = task;
@@ -313,16 +312,4 @@ impl TaskEntry {
             Hold::Nobody(_) => 0,
         }
     }
-}
-
-/// What a stage reported of itself is of no interest once its attempt is over.
-fn ends_attempt(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::StageCompleted { .. }
-            | Event::StageSkipped { .. }
-            | Event::StageFailed { .. }
-            | Event::RetryScheduled { .. }
-            | Event::StageRolledBack { .. }
-    )
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use milepost_core::plan::PlanCommand;
-use milepost_core::task::{Event, Record, Task, TaskStatus};
+use milepost_core::task::{Event, Task, TaskStatus, ends_progress};
 use milepost_core::time::Timestamp;
 
 use crate::books::{BookChange, book_changes};
@@ -46,8 +46,8 @@ impl From<Commit> for EncodedCommit {
             expected: commit.expected,
             body: body.map(|body| (body.text, body.crc)),
             snapshot: snapshot.map(|snapshot| (snapshot.version, snapshot.text, snapshot.crc)),
+            clears_progress: ends_progress(commit.task.status(), &commit.events),
             task: commit.task,
-            clears_progress: ends_attempt(&commit.events),
             asks_to_undo: commit.events.iter().any(|record| matches!(record.event(), Event::RollbackStarted { .. })),
             lease: commit.lease,
             plan: commit.plan,
@@ -146,19 +146,4 @@ fn standing_after(
         }
         (LeaseChange::Keep, _) => unheld,
     }
-}
-
-/// What a stage reported of itself is of no interest once its attempt is over.
-pub(super) fn ends_attempt(events: &[Record]) -> bool {
-    let ends = |record: &Record| {
-        matches!(
-            record.event(),
-            Event::StageCompleted { .. }
-                | Event::StageSkipped { .. }
-                | Event::StageFailed { .. }
-                | Event::RetryScheduled { .. }
-                | Event::StageRolledBack { .. }
-        )
-    };
-    events.iter().any(ends)
 }

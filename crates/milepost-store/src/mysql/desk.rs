@@ -70,7 +70,6 @@ impl Desk {
         let (queue, status) = (standing.queue(&image), image.status);
         (task.status, task.queue, task.version, task.lease) = (status, queue, image.version, standing.lease);
         task.wake_at = standing.wake_at;
-        let clears_progress = clears_progress || !status.is_active();
         if clears_progress {
             task.progress = None;
             self.writes.progress.remove(&no);

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use milepost_core::plan::{OnTaskFailure, PlanCommand};
-use milepost_core::task::{Claim, Command, Event, PlanStatus, TaskStatus, decide_on};
+use milepost_core::task::{Claim, Command, Event, PlanStatus, TaskStatus, decide_on, ends_progress};
 use milepost_core::time::Timestamp;
 use mysql_async::Row;
 
@@ -17,7 +17,6 @@ use crate::snapshot::{SHORTEST, Snapshot, interval};
 
 use super::begin::Turn;
 use super::codec::{Columns, Sql};
-use super::commit::ends_attempt;
 use super::log::{Stored, fold, read_stored};
 use super::sql::{NOW, numbers};
 use super::states::{Queue, Standing, TASK, TaskState};
@@ -165,7 +164,7 @@ impl Turn {
         let status = decision.task.status();
         let lease = if status.is_active() { self.shared.new_lease() } else { 0 };
         let standing = Standing { lease, wake_at: None, asked: false };
-        self.desk.transition(no, RowImage::of(&decision.task), standing, ends_attempt(&decision.events));
+        self.desk.transition(no, RowImage::of(&decision.task), standing, ends_progress(status, &decision.events));
         if !status.is_ended() {
             self.lock_tenant(candidate, request.now);
         }

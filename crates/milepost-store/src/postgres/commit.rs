@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use milepost_core::id::PlanId;
 use milepost_core::plan::{PlanCommand, TaskCounts, next_plan_status};
-use milepost_core::task::{Event, Record, TaskStatus};
+use milepost_core::task::{Event, TaskStatus, ends_progress};
 use milepost_core::time::Timestamp;
 use tokio::sync::oneshot;
 use tokio_postgres::Row;
@@ -90,7 +90,7 @@ impl Waiting {
             expected: commit.expected,
             body: (!commit.events.is_empty()).then(|| encode_events(&commit.events)),
             event: EventColumns::of(&commit.events),
-            clears: commit.events.iter().any(ends_attempt),
+            clears: ends_progress(commit.task.status(), &commit.events),
             snapshot: Snapshot::due(&commit.task, commit.expected, &commit.events),
             row: Some(RowImage::of(&commit.task)),
             after: After::of(&commit),
@@ -246,18 +246,6 @@ fn refusal(commit: &Waiting, status: Option<i16>) -> StoreError {
         Ok(Err(rejection)) => rejection.into(),
         Ok(Ok(_)) => damaged("a plan's status", "it refused what it allows"),
     }
-}
-
-/// What a stage reported of itself is of no interest once its attempt is over.
-fn ends_attempt(record: &Record) -> bool {
-    matches!(
-        record.event(),
-        Event::StageCompleted { .. }
-            | Event::StageSkipped { .. }
-            | Event::StageFailed { .. }
-            | Event::RetryScheduled { .. }
-            | Event::StageRolledBack { .. }
-    )
 }
 
 /// Captured output, each chunk with the place or the number of the task it belongs to.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use milepost_core::id::TaskId;
-use milepost_core::task::{Checkpoint, Event, Record, Task, TaskSpec, TaskStatus};
+use milepost_core::task::{Checkpoint, Event, Record, Task, TaskSpec, TaskStatus, ends_progress};
 use milepost_core::time::Timestamp;
 use redis::Cmd;
 use serde::{Deserialize, Serialize};
@@ -92,7 +92,7 @@ impl Change {
             at: task.updated_at(),
             row: encode_row(before + 1, events),
             image: Image::of(task).text(),
-            clears_progress: !task.status().is_active() || events.iter().any(|record| ends_attempt(record.event())),
+            clears_progress: ends_progress(task.status(), events),
             checkpoint: checkpoint(task),
             node: task.node().map(|node| node.to_string()).unwrap_or_default(),
             pause_requested: task.pause_requested().is_some(),
@@ -150,18 +150,6 @@ pub(super) fn time(at: Option<Timestamp>) -> String {
 /// A time as the outside reads it; nothing when there is none.
 pub(super) fn shown(at: Option<Timestamp>) -> String {
     at.map(|at| at.to_string()).unwrap_or_default()
-}
-
-/// What a stage reported of itself is of no interest once its attempt is over.
-fn ends_attempt(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::StageCompleted { .. }
-            | Event::StageSkipped { .. }
-            | Event::StageFailed { .. }
-            | Event::RetryScheduled { .. }
-            | Event::StageRolledBack { .. }
-    )
 }
 
 /// Of a task with more stages than this the checkpoint is written now and then while it runs: it holds them all.

@@ -203,7 +203,8 @@ impl Writer {
         let row = RowImage::of(&decision.task);
         let held = decision.task.status().is_active();
         let number = if held { self.board.new_lease() } else { 0 };
-        self.transition(no, position, &row, Standing { lease: number, wake_at: None, asked: false })?;
+        let standing = Standing { lease: number, wake_at: None, asked: false };
+        self.transition(no, position, &row, standing, true)?;
         self.board.adopt(plan, no);
         self.board.moved(plan, Some(head.status), Some(decision.task.status()));
         let failed = decision.events.iter().any(|record| matches!(record.event(), Event::TaskFailed { .. }));

@@ -2,7 +2,7 @@
 
 use milepost_core::id::Tenant;
 use milepost_core::plan::{PlanCommand, next_plan_status};
-use milepost_core::task::{By, PlanStatus, TaskStatus};
+use milepost_core::task::{By, PlanStatus, TaskStatus, ends_progress};
 use milepost_core::time::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
@@ -27,7 +27,7 @@ pub(super) const ADVANCE: &str = "UPDATE task_runtimes SET version = ?2, last_ev
     progress = CASE WHEN done = ?4 AND attempt = ?6 THEN progress END WHERE no = ?1";
 
 const TRANSITION: &str = "UPDATE task_runtimes SET version = ?2, last_event = ?3, done = ?4, stage = ?5, attempt = ?6, \
-    due_at = ?7, flags = ?8, reason = ?9, updated_at = ?10, progress = NULL, status = ?11, queue = ?12, \
+    due_at = ?7, flags = ?8, reason = ?9, updated_at = ?10, progress = CASE WHEN ?18 THEN NULL ELSE progress END, status = ?11, queue = ?12, \
     lease = ?13, wake_at = ?14, started_at = ?15, ended_at = ?16, total = ?17 WHERE no = ?1";
 
 /// A commit with its events in the form the table holds; encoded by the caller, so that the writer only writes.
@@ -40,6 +40,7 @@ pub(super) struct EncodedCommit {
     /// Only of a task with a long log, and rarely.
     snapshot: Option<Snapshot>,
     row: RowImage,
+    clears_progress: bool,
     lease: LeaseChange,
     plan: Option<PlanCommand>,
     output: Vec<LogChunk>,
@@ -56,6 +57,7 @@ impl From<Commit> for EncodedCommit {
             body: (!commit.events.is_empty()).then(|| encode_events(&commit.events)),
             snapshot: Snapshot::due(&commit.task, commit.expected, &commit.events),
             row: RowImage::of(&commit.task),
+            clears_progress: ends_progress(commit.task.status(), &commit.events),
             lease: commit.lease,
             plan: commit.plan,
             output: commit.output,
@@ -105,7 +107,7 @@ impl Writer {
             (held.version, held.last_event) = (commit.row.version, position);
         } else {
             let standing = standing_after(&commit, &lease, keeps);
-            self.transition(no, position, &commit.row, standing)?;
+            self.transition(no, position, &commit.row, standing, commit.clears_progress)?;
             self.settle_lease(&lease, no, position, &commit.row, standing)?;
         }
         self.append_output(&commit.key, &commit.output)?;
@@ -199,6 +201,7 @@ impl Writer {
         position: i64,
         row: &RowImage,
         standing: Standing,
+        clears_progress: bool,
     ) -> rusqlite::Result<()> {
         self.connection.prepare_cached(TRANSITION)?.execute(params![
             no,
@@ -218,6 +221,7 @@ impl Writer {
             row.started_at,
             row.ended_at,
             row.total,
+            clears_progress,
         ])?;
         Ok(())
     }

@@ -131,7 +131,7 @@ impl Writer {
             )?
             .execute(params![no, plan, -i64::from(spec.priority)])?;
         let position = self.import_events(no, &task, &events)?;
-        self.transition(no, position, &RowImage::of(&task), standing)?;
+        self.transition(no, position, &RowImage::of(&task), standing, true)?;
         self.append_output(&key, &output)?;
         match (task.status().is_active(), standing.wake_at) {
             (true, Some(at)) => {

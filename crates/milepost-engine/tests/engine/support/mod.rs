@@ -1,6 +1,7 @@
 //! A store in a folder of its own, a node on it, and stages that do what the test says.
 
 mod cluster;
+mod copier;
 mod faulty;
 mod flows;
 mod kinds;
@@ -12,13 +13,14 @@ use std::time::Duration;
 use milepost_core::failure::ErrorType;
 use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
 use milepost_core::plan::{ParseOptions, Plan, parse};
-use milepost_core::task::{By, Event, PlanStatus, Record, StageStatus, Task, TaskStatus};
+use milepost_core::task::{By, Event, PlanStatus, Record, StageStatus, Task, TaskStatus, TaskView};
 use milepost_core::time::Timestamp;
 use milepost_engine::{Clock, Effect, Engine, Options, Registry, Target, Verb, VerbError};
 use milepost_store::sqlite::SqliteStore;
 use milepost_store::{EventQuery, LogQuery, PlanRow, Resubmit, Start, Store, StoredTask};
 
 pub(crate) use cluster::{Cluster, Member};
+pub(crate) use copier::{Copier, ROWS};
 pub(crate) use faulty::{Answers, Faulty};
 pub(crate) use flows::{Diary, Flow, flow};
 pub(crate) use kinds::{Flaky, Gate, Journal, kind};
@@ -160,6 +162,22 @@ impl Node {
         self.stored(id).await.task
     }
 
+    /// A task as the outside sees it: its status, and how far it is.
+    pub(crate) async fn seen(&self, id: &str) -> (TaskStatus, f64) {
+        let view = TaskView::from(&self.stored(id).await);
+        (view.status, view.percent)
+    }
+
+    /// Waits until the store has heard that a task is this far.
+    pub(crate) async fn until_percent(&self, id: &str, percent: f64) {
+        bounded(&format!("task {id} at {percent} %"), async {
+            while self.seen(id).await.1 != percent {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await;
+    }
+
     pub(crate) async fn status(&self, id: &str) -> TaskStatus {
         self.task(id).await.status()
     }
@@ -182,6 +200,10 @@ impl Node {
 
     pub(crate) async fn until_status(&self, id: &str, status: TaskStatus) -> Task {
         self.until(id, |task| task.status() == status).await
+    }
+
+    pub(crate) async fn ended_task(&self, id: &str) -> Task {
+        self.until(id, |task| task.status().is_ended()).await
     }
 
     pub(crate) async fn records(&self, id: &str) -> Vec<Record> {

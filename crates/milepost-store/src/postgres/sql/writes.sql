@@ -147,7 +147,7 @@ BEGIN
         UPDATE @.task_runtimes r SET version = j.version, done = j.done, total = j.total, stage = j.stage, attempt = j.attempt,
             due_at = j.due_at, flags = j.flags, reason = j.reason, started_at = j.started_at, updated_at = j.updated_at,
             ended_at = j.ended_at, status = j.status, slot = r.slot AND j.active,
-            progress = CASE WHEN j.active AND NOT j.clears THEN r.progress END,
+            progress = CASE WHEN NOT j.clears THEN r.progress END,
             last_event = CASE WHEN j.body IS NULL THEN r.last_event ELSE base + 2 * j.ord - 1 END,
             lease = CASE WHEN j.active AND j.after = 0 AND j.holder >= 0 THEN r.lease ELSE 0 END,
             wake_at = CASE WHEN NOT j.active THEN NULL WHEN j.after IN (1, 3) THEN j.wake

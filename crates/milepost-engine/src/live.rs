@@ -1,0 +1,65 @@
+//! What this node knows of how far its tasks are before the store does, and better: their pace.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use milepost_core::api::TaskProgress;
+use milepost_core::id::TaskId;
+use milepost_core::task::{StageProgress, TaskView, percent_with};
+
+use crate::engine::Engine;
+use crate::report::AttemptReport;
+
+/// The reports of running attempts, of tasks that say how far they are.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    tasks: Mutex<HashMap<TaskId, Vec<Arc<AttemptReport>>>>,
+}
+
+impl Live {
+    /// None: nothing of the task runs here any more.
+    pub(crate) fn set(&self, task: &TaskId, reports: Vec<Arc<AttemptReport>>) {
+        let mut tasks = self.tasks();
+        match reports.is_empty() {
+            true => drop(tasks.remove(task)),
+            false => drop(tasks.insert(task.clone(), reports)),
+        }
+    }
+
+    fn of(&self, task: &TaskId) -> Vec<Arc<AttemptReport>> {
+        self.tasks().get(task).cloned().unwrap_or_default()
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, HashMap<TaskId, Vec<Arc<AttemptReport>>>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Engine {
+    /// How far a task is by what the store has of it, and by what this node knows if it runs the task.
+    pub fn live_progress(&self, progress: TaskProgress) -> TaskProgress {
+        if !progress.status.is_active() {
+            return progress;
+        }
+        let reports = self.inner().live.of(&progress.task_id);
+        // Of several stages the one that moves fastest.
+        let said: Vec<_> = reports.iter().filter_map(|report| Some((report, report.said()?, report.rate()))).collect();
+        let moves = |rate: Option<f64>| rate.unwrap_or(0.0);
+        let fastest = said.iter().max_by(|(_, _, one), (_, _, other)| moves(*one).total_cmp(&moves(*other)));
+        let Some(&(report, newest, rate)) = fastest else { return progress };
+        let shares = said.iter().map(|(_, said, _)| said.share);
+        let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let (done, stages) = (size(progress.completed_stages), size(progress.total_stages));
+        let percent = percent_with(progress.status, done, stages, shares);
+        let said = StageProgress::new(newest.progress.done, newest.progress.total, rate);
+        TaskProgress { stage: Some(report.stage.clone()), percent, ..progress }.with(Some(said))
+    }
+
+    /// The same for all that is shown of a task.
+    pub fn live_view(&self, task: TaskView) -> TaskView {
+        let live = self.live_progress(TaskProgress::from(&task));
+        let TaskProgress { percent, done, total, rate, eta_seconds, .. } = live;
+        let progress = done.map(|done| StageProgress { done, total, rate, eta_seconds });
+        TaskView { percent, progress, ..task }
+    }
+}
