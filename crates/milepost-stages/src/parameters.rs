@@ -24,6 +24,15 @@ pub(crate) fn is_template(value: &Value) -> bool {
     value.as_str().is_some_and(|text| text.contains("{{") || text.contains("{%"))
 }
 
+/// True if it is such a text, or has one anywhere in it.
+pub(crate) fn holds_template(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(holds_template),
+        Value::Object(members) => members.values().any(holds_template),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => is_template(value),
+    }
+}
+
 fn list(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }

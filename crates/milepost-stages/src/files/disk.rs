@@ -14,7 +14,7 @@ const PIECE: usize = 256 * 1024;
 
 impl DiskAccess {
     /// The path with every link in it followed, if plans may touch what is there or would be.
-    pub(super) fn check(&self, path: &Path) -> Result<PathBuf, Failure> {
+    pub(crate) fn check(&self, path: &Path) -> Result<PathBuf, Failure> {
         let real = real(path).map_err(|error| failure(path, &error))?;
         let allowed = match self {
             DiskAccess::Everywhere => true,

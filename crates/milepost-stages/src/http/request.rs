@@ -4,7 +4,7 @@ use reqwest::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRANSF
 use reqwest::{Method, Url};
 use serde_json::Value;
 
-use crate::parameters::{is_template, only_keys};
+use crate::parameters::{holds_template, is_template, only_keys};
 
 pub(super) struct Request {
     pub(super) method: Method,
@@ -56,14 +56,6 @@ pub(super) fn check(with: &Value) -> Result<Option<Url>, String> {
         expect(&with["expect"])?;
     }
     if is_template(&with["url"]) { Ok(None) } else { url(&with["url"]).map(Some) }
-}
-
-fn holds_template(value: &Value) -> bool {
-    match value {
-        Value::Array(items) => items.iter().any(holds_template),
-        Value::Object(members) => members.values().any(holds_template),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => is_template(value),
-    }
 }
 
 fn method(value: &Value) -> Result<Method, String> {

@@ -361,7 +361,8 @@ async fn the_environment_cannot_redirect_requests_through_a_proxy() {
 async fn the_built_in_kinds_have_the_names_that_plan_files_use() {
     let kinds = builtin();
     let names: Vec<&str> = kinds.iter().map(|(name, _)| *name).collect();
-    assert_eq!(names, ["run", "http", "noop", "file.checksum", "file.copy", "file.rename", "image.thumbnail"]);
+    let files = ["file.checksum", "file.copy", "file.rename", "image.thumbnail"];
+    assert_eq!(names, [&["run", "http", "noop"], files.as_slice(), &["copy-table"]].concat());
     let (_, noop) = &kinds[2];
     let call = StageCall { with: json!({"outputs": {"a": 1}}), ..call(&Arc::new(Seen::default())) };
     assert_eq!(Value::Object(outputs(within(noop.run(call)).await)), json!({"a": 1}));

@@ -5,3 +5,4 @@ mod http;
 mod node_death;
 mod run;
 mod support;
+mod tables;
