@@ -10,7 +10,7 @@ use crate::exit::{Exit, Outcome};
 use crate::output::Data;
 use crate::{
     bench, check, checkpoint, consumer, dead_letters, events, explain, logging, logs, publish, replay, run, serve,
-    signal, status, store, submit, token, verbs, watch,
+    signal, status, store, submit, sync, token, verbs, watch,
 };
 
 const AFTER_HELP: &str = "\
@@ -20,7 +20,7 @@ Exit codes:
   2    bad usage, a bad plan file, or a plan that clashes with a stored one
   3    store out of reach: missing, damaged, or owned by another process;
        or server out of reach: not there, or it refuses the token
-  4    no such plan or task
+  4    no such plan, task or table
   5    refused: its state forbids it
   130  interrupted (Ctrl-C once: stop at the stage boundary; twice: now)
 
@@ -128,6 +128,8 @@ enum Command {
     Replay(replay::Args),
     /// Move everything from one store to another
     Store(store::Args),
+    /// Copy the tables of one database to another: writes the plan
+    Sync(sync::Args),
     /// Measure this machine and store, beside what both give a bare loop; prints JSON
     Bench(bench::Args),
     /// Print a script that completes commands in your shell
@@ -195,6 +197,7 @@ impl Command {
             Command::Consumer(args) => consumer::consumer(context, args).await,
             Command::Replay(args) => replay::replay(context, args).await,
             Command::Store(args) => store::store(context, args).await,
+            Command::Sync(args) => sync::sync(context, args).await,
             Command::Bench(args) => bench::bench(context, &args).await,
             Command::Completions { .. } => Ok(Exit::Done),
         }

@@ -30,6 +30,8 @@ pub(crate) struct Config {
     pub(crate) serve: Serve,
     pub(crate) kafka: Kafka,
     pub(crate) files: Files,
+    /// Databases that plans may name: URLs, or `env:VARIABLE` for the variable that has one.
+    pub(crate) databases: BTreeMap<String, String>,
 }
 
 /// Of `serve`, each as the flag of its name.
@@ -171,6 +173,13 @@ mod tests {
         assert!(failure.message.contains("unknown field `broker`"), "{}", failure.message);
         let failure = parse(Path::new("milepost.toml"), "[kafka]\nconcurrency = 0\n").unwrap_err();
         assert!(failure.message.ends_with("`concurrency` must be at least 1"), "{}", failure.message);
+    }
+
+    #[test]
+    fn databases_have_names() {
+        let text = "[databases]\nshop = 'sqlite:shop.db'\nwarehouse = 'env:WAREHOUSE'\n";
+        let config = parse(Path::new("milepost.toml"), text).unwrap();
+        assert_eq!(config.databases["warehouse"], "env:WAREHOUSE");
     }
 
     #[test]

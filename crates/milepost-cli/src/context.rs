@@ -1,5 +1,6 @@
 //! What every command knows: the store or server, how to answer, and how the person would have to type the next command.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -42,6 +43,8 @@ pub(crate) struct Context {
     pub(crate) kafka: Kafka,
     /// And about files.
     pub(crate) files: Files,
+    /// And about databases, by name.
+    pub(crate) databases: BTreeMap<String, String>,
     /// `milepost`, and the flags that a next command needs to mean the same store or server.
     program: String,
 }
@@ -95,6 +98,7 @@ impl Context {
             serve: config.serve,
             kafka: config.kafka,
             files: config.files,
+            databases: config.databases,
             program,
         })
     }

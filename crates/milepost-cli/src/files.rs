@@ -1,10 +1,11 @@
-//! Files on this node: where they are brought to, and which of this machine's own files plans may touch.
+//! Files on this node: where they are brought to, and which of this machine's own files, and which databases, plans may
+//! touch.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use milepost_engine::Registry;
-use milepost_stages::{DiskAccess, FileSettings, NodeFiles, with_files};
+use milepost_stages::{Databases, DiskAccess, FileSettings, NodeFiles, with_databases, with_files};
 use serde::Deserialize;
 
 use crate::context::Context;
@@ -31,7 +32,7 @@ pub(crate) enum Authors {
     Remote,
 }
 
-/// The registry of a node that fetches files. Sweeps away what earlier ones left.
+/// The registry of a node that fetches files and copies tables. Sweeps away what earlier ones left.
 pub(crate) fn registry(
     context: &Context,
     registry: Registry,
@@ -42,15 +43,17 @@ pub(crate) fn registry(
     let config = &context.files;
     let defaults = FileSettings::default();
     let beside_store = || store.file().map(|file| PathBuf::from(format!("{}-files", file.display())));
+    let disk = match authors {
+        Authors::Trusted => DiskAccess::Everywhere,
+        Authors::Remote => DiskAccess::Below(config.allowed_dirs.clone()),
+    };
+    let databases = Databases::new(context.databases.clone(), disk.clone());
     let files = NodeFiles::new(FileSettings {
         work_dir: config.work_dir.clone().or_else(beside_store).unwrap_or(defaults.work_dir),
         max_bytes: config.max_bytes.unwrap_or(defaults.max_bytes),
-        disk: match authors {
-            Authors::Trusted => DiskAccess::Everywhere,
-            Authors::Remote => DiskAccess::Below(config.allowed_dirs.clone()),
-        },
+        disk,
         allow_link_local,
     });
     files.sweep();
-    with_files(registry, &Arc::new(files))
+    with_databases(with_files(registry, &Arc::new(files)), databases)
 }

@@ -36,6 +36,7 @@ mod store;
 mod store_url;
 mod submit;
 mod summary;
+mod sync;
 mod text;
 mod token;
 mod verbs;
