@@ -282,7 +282,7 @@ fn a_bad_plan_is_refused_in_the_words_of_check_by_whom_ever() {
             422,
             "invalid-plan",
             "1 error in the plan",
-            r#"{"message":"there is no stage kind `nope`; known are file.checksum, file.copy, file.rename, http, image.thumbnail, noop, run","path":"stages[0].uses","line":2,"column":27}"#,
+            r#"{"message":"there is no stage kind `nope`; known are copy-table, file.checksum, file.copy, file.rename, http, image.thumbnail, noop, run","path":"stages[0].uses","line":2,"column":27}"#,
         ),
     )]);
     let submit = |file: &str, json: &[&str]| {

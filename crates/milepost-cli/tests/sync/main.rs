@@ -3,6 +3,7 @@
 mod hundred;
 mod killed;
 mod made;
+mod server;
 mod source;
 mod steered;
 mod target;

@@ -2,30 +2,20 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
-use tokio::runtime::Runtime;
-use tokio_postgres::error::SqlState;
 
+use crate::server::{Database, Product};
 use crate::source::{Source, rows};
 use crate::support::World;
-
-static MADE: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Clone)]
 pub(crate) enum Target {
     Sqlite { file: PathBuf },
-    Postgres(Arc<Database>),
-}
-
-/// A database of its own on a server, gone with the test.
-pub(crate) struct Database {
-    server: String,
-    url: String,
-    name: String,
+    Server(Arc<Database>),
 }
 
 /// A table that can be seen: how many rows it has, and of which rounds.
@@ -36,18 +26,14 @@ pub(crate) struct Seen {
 }
 
 impl Target {
-    /// A file, and a database on a PostgreSQL server if there is one; said loudly if there is none.
+    /// A file, and a database on each server that there is; said loudly if there is none.
     pub(crate) fn all(test: &str) -> Vec<impl Fn(&World) -> Target + use<>> {
-        let server = std::env::var("MILEPOST_TEST_POSTGRES").ok().filter(|url| !url.is_empty());
-        if server.is_none() {
-            assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "MILEPOST_TEST_POSTGRES is not set");
-            eprintln!("SKIPPED {test} on PostgreSQL: MILEPOST_TEST_POSTGRES is not set");
-        }
-        let kinds = [Some(None), server.map(Some)].into_iter().flatten();
-        let make = |server: Option<String>| {
+        let servers = [Product::Postgres, Product::Mysql].map(|product| product.server(test).map(|url| (product, url)));
+        let kinds = std::iter::once(None).chain(servers.into_iter().flatten().map(Some));
+        let make = |server: Option<(Product, String)>| {
             move |world: &World| match &server {
                 None => Target::Sqlite { file: world.path().join("target.db") },
-                Some(server) => Target::Postgres(Arc::new(Database::new(server))),
+                Some((product, url)) => Target::Server(Arc::new(Database::new(*product, url))),
             }
         };
         kinds.map(make).collect()
@@ -57,14 +43,14 @@ impl Target {
     pub(crate) fn url(&self) -> &str {
         match self {
             Target::Sqlite { .. } => "sqlite:target.db",
-            Target::Postgres(database) => &database.url,
+            Target::Server(database) => database.url(),
         }
     }
 
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Target::Sqlite { .. } => "SQLite",
-            Target::Postgres(_) => "PostgreSQL",
+            Target::Server(database) => database.product().name(),
         }
     }
 
@@ -83,21 +69,17 @@ impl Target {
                     Err(error) => panic!("{error}"),
                 }
             }
-            Target::Postgres(database) => database.ask(async |client| {
-                let query = query.replace("min(round), max(round)", "min(round)::bigint, max(round)::bigint");
-                match client.query_one(&query, &[]).await {
-                    Ok(row) => Some(seen(row.get(0), row.get(1), row.get(2))),
-                    Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => None,
-                    Err(error) => panic!("{error}"),
-                }
-            }),
+            Target::Server(database) => {
+                let (rows, least, most) = database.see(table)?;
+                Some(seen(rows, least, most))
+            }
         }
     }
 
     pub(crate) fn tell(&self, statement: &str) {
         match self {
             Target::Sqlite { .. } => self.open().unwrap().execute_batch(statement).unwrap(),
-            Target::Postgres(database) => database.ask(async |client| client.batch_execute(statement).await.unwrap()),
+            Target::Server(database) => database.tell(statement),
         }
     }
 
@@ -105,13 +87,7 @@ impl Target {
     fn rows(&self, table: &str) -> Vec<String> {
         match self {
             Target::Sqlite { .. } => rows(&self.open().unwrap(), table),
-            Target::Postgres(database) => database.ask(async |client| {
-                let query = format!(
-                    "SELECT id || '|' || round || '|' || name || '|' || coalesce(share::text, '-') || '|' ||
-                         coalesce(remark, '-') || '|' || coalesce(upper(encode(data, 'hex')), '-') FROM {table} ORDER BY id"
-                );
-                client.query(&query, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
-            }),
+            Target::Server(database) => database.rows(table),
         }
     }
 
@@ -135,10 +111,7 @@ impl Target {
                 let mut query = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").unwrap();
                 query.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
             }
-            Target::Postgres(database) => database.ask(async |client| {
-                let query = "SELECT relname::text FROM pg_class WHERE relkind = 'r'";
-                client.query(query, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
-            }),
+            Target::Server(database) => database.tables(),
         };
         names.into_iter().filter(|name| name.contains("__mp_")).collect()
     }
@@ -154,42 +127,6 @@ impl Target {
 
 fn is_missing(error: &rusqlite::Error) -> bool {
     error.to_string().contains("no such table")
-}
-
-impl Database {
-    fn new(server: &str) -> Self {
-        let name = format!("milepost_sync_{}_{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        let (host, _) = server.rsplit_once('/').expect("it names a database");
-        let database = Self { server: server.to_owned(), url: format!("{host}/{name}"), name };
-        database.order("CREATE DATABASE", "");
-        database
-    }
-
-    fn order(&self, what: &str, how: &str) {
-        let order = format!("{what} {}{how}", self.name);
-        with_client(&self.server, async |client| client.batch_execute(&order).await.unwrap());
-    }
-
-    fn ask<T>(&self, question: impl AsyncFnOnce(&tokio_postgres::Client) -> T) -> T {
-        with_client(&self.url, question)
-    }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        self.order("DROP DATABASE", " WITH (FORCE)");
-    }
-}
-
-fn with_client<T>(url: &str, question: impl AsyncFnOnce(&tokio_postgres::Client) -> T) -> T {
-    let runtime: Runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
-        let connection = tokio::spawn(connection);
-        let answer = question(&client).await;
-        connection.abort();
-        answer
-    })
 }
 
 /// Looks at the tables again and again from a thread of its own, until one is not whole or it is told to end.
