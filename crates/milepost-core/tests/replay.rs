@@ -60,6 +60,13 @@ enum Step {
     Redrive,
 }
 
+/// How the clock of whoever decides next differs from that of whoever decided last.
+#[derive(Debug, Clone, Copy)]
+enum Tick {
+    On(Millis),
+    Back(Millis),
+}
+
 /// One decision of a walk.
 struct Moment {
     before: Task,
@@ -72,7 +79,8 @@ struct Moment {
 struct Walk {
     settings: Settings,
     stages: Vec<StageDefinition>,
-    steps: Vec<(Millis, Step)>,
+    /// What is tried, and by how much the clock moves before it: another node's may be behind.
+    steps: Vec<(Tick, Step)>,
 }
 
 impl Walk {
@@ -80,8 +88,11 @@ impl Walk {
         let mut task = Task::created(spec(self.settings.clone(), self.stages.clone()));
         let mut now = START;
         let mut moments = Vec::new();
-        for (wait, step) in &self.steps {
-            now = now + *wait;
+        for (tick, step) in &self.steps {
+            now = match tick {
+                Tick::On(by) => now + *by,
+                Tick::Back(by) => now - *by,
+            };
             if let (Step::WakeWhenDue, Some(due)) = (step, task.next_due()) {
                 now = now.max(due);
             }
@@ -158,7 +169,7 @@ fn running(task: &Task) -> Vec<(usize, u32)> {
 }
 
 fn walks() -> impl Strategy<Value = Walk> {
-    (settings(), stages(), prop::collection::vec((waits(), steps()), 1..60))
+    (settings(), stages(), prop::collection::vec((ticks(), steps()), 1..60))
         .prop_map(|(settings, stages, steps)| Walk { settings, stages, steps })
 }
 
@@ -194,8 +205,9 @@ fn stages() -> impl Strategy<Value = Vec<StageDefinition>> {
     })
 }
 
-fn waits() -> impl Strategy<Value = Millis> {
-    prop_oneof![8 => 0u64..2000, 1 => Just(8 * DAY.get())].prop_map(Millis::new)
+fn ticks() -> impl Strategy<Value = Tick> {
+    let on = prop_oneof![8 => 0u64..2000, 1 => Just(8 * DAY.get())].prop_map(|by| Tick::On(Millis::new(by)));
+    prop_oneof![9 => on, 1 => (0u64..5000).prop_map(|by| Tick::Back(Millis::new(by)))]
 }
 
 fn steps() -> impl Strategy<Value = Step> {
@@ -314,6 +326,13 @@ proptest! {
             prop_assert_eq!(moment.before.version(), version);
             version += decision.events.len() as u64;
             prop_assert_eq!(decision.task.version(), version);
+        }
+    }
+
+    #[test]
+    fn times_in_a_log_never_go_back_whatever_the_clock_does(walk in walks()) {
+        for (before, record) in walk.events() {
+            prop_assert!(record.at() >= before.updated_at(), "{record:?} after {}", before.updated_at());
         }
     }
 

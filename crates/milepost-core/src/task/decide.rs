@@ -142,7 +142,8 @@ pub struct Refused {
     pub rejection: Rejection,
 }
 
-/// Same task, command and instant: same events, on any machine, on any day.
+/// Same task, command and instant: same events, on any machine, on any day. An instant before the task's last event counts
+/// as that event's.
 pub fn decide(task: &Task, command: Command, now: Timestamp) -> Result<Decision, Rejection> {
     let mut draft = Draft::new(task.clone(), now);
     draft.perform(command)?;
@@ -171,7 +172,10 @@ struct Draft {
 }
 
 impl Draft {
+    /// A clock that is behind that of whoever decided last, or was read before waiting for a turn, does not make a log's
+    /// times go back.
     fn new(task: Task, now: Timestamp) -> Self {
+        let now = now.max(task.updated_at);
         Self { task, events: Vec::with_capacity(2), now, claiming: false }
     }
 
