@@ -1,5 +1,6 @@
 //! The command line on stores that nodes share: PostgreSQL, MySQL and Redis, as far as they are there.
 
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::moving::{everything, full};
@@ -51,6 +52,26 @@ fn a_run_on_a_shared_store_obeys_verbs_from_another_process_without_a_socket() {
         let left = std::fs::read_dir(world.path()).unwrap().flatten();
         let left: Vec<_> = left.filter(|file| file.file_name().to_string_lossy().contains(".db")).collect();
         assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+#[test]
+fn an_update_to_fewer_tasks_at_once_lets_those_that_had_begun_end_and_the_rest_follow() {
+    for place in places() {
+        let world = World::new();
+        let on = On { world: &world, url: &place.url };
+        let plan = |most| format!("{}max_concurrency: {most}\n", gated("p", &["a", "b", "c", "d", "e"]));
+        world.file("p.yaml", &plan(3));
+        let run = on.start(&["run", "p.yaml", "-q", "--node", "n"]);
+        for task in ["a", "b", "c"] {
+            world.wait_for_file(&format!("started-{task}"));
+        }
+        run.signal(Signal::KILL);
+        run.end();
+        world.file("p.yaml", &plan(1));
+        world.file("go", "");
+        on.milepost(&["run", "p.yaml", "--update", "-q", "--node", "n"]).must_exit(0);
+        assert_eq!(world.read("finished").lines().count(), 5);
     }
 }
 

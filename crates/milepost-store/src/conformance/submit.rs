@@ -235,6 +235,35 @@ pub(super) async fn an_update_that_removes_a_task_frees_its_slot_and_its_tenant(
     assert_eq!(ids(&scene.claim().await), ["b", "c"]);
 }
 
+pub(super) async fn an_update_to_fewer_slots_leaves_those_that_are_taken_and_starts_nothing_until_there_is_room(
+    harness: &dyn Harness,
+) {
+    let tasks = |max| ["a", "b", "c", "d", "e"].iter().fold(plan("p"), |plan, id| plan.task(id)).max(max);
+    let mut scene = Scene::with(harness, tasks(3)).await;
+    let claimed = scene.claim().await;
+    assert_eq!(ids(&claimed), ["a", "b", "c"]);
+    scene.falls_asleep(&claimed.tasks[0]).await;
+    let due = scene.falls_asleep(&claimed.tasks[1]).await;
+    scene.crash().await;
+    scene.update(tasks(1)).await.expect("nobody has a task of it");
+
+    // Three have slots of one: one that a lost node had, and two that sleep.
+    let orphan = scene.claim_one("c").await;
+    scene.now = due;
+    let woken = scene.claim().await;
+    assert_eq!(ids(&woken), ["a", "b"]);
+    for task in [&woken.tasks[0], &orphan] {
+        scene.finishes(task).await;
+        assert!(ids(&scene.claim().await).is_empty(), "the plan is full still");
+    }
+    scene.finishes(&woken.tasks[1]).await;
+    for id in ["d", "e"] {
+        let task = scene.claim_one(id).await;
+        scene.finishes(&task).await;
+    }
+    assert_eq!(scene.plan_status("p").await, PlanStatus::Completed);
+}
+
 pub(super) async fn a_plan_that_refuses_busy_tenants_is_not_stored_and_names_them(harness: &dyn Harness) {
     let holders = plan("p").task_of("a", "t-1").task_of("b", "t-2").task_of("c", "t-3");
     let mut scene = Scene::with(harness, holders).await;

@@ -208,7 +208,8 @@ BEGIN
 END $$;
 
 -- Takes tasks that were picked, each if it is still as it was then: lease, tenant lock and slot at once, or nothing.
--- A plan that has fewer free slots than it is asked for gives none. One that has something for the books which is there
+-- A plan that has fewer free slots than it is asked for gives none; a task that has its slot keeps it, also when the plan
+-- was given fewer since. One that has something for the books which is there
 -- already is set aside.
 CREATE FUNCTION @.take_tasks(
     own bigint, lock_ms bigint, now_at bigint,
@@ -255,8 +256,8 @@ BEGIN
             ) AS as_picked
         FROM input i LEFT JOIN @.task_runtimes r ON r.no = i.no LEFT JOIN @.plans p ON p.no = r.plan
     ), judged AS MATERIALIZED (
-        SELECT f.*, coalesce(f.as_picked AND (f.slot OR f.room > 0) AND f.room >= sum(
-            (f.as_picked AND f.active AND NOT f.slot)::integer) OVER (PARTITION BY f.plan), false) AS ok
+        SELECT f.*, coalesce(f.as_picked AND (f.slot OR f.room > 0 AND f.room >= sum(
+            (f.as_picked AND f.active AND NOT f.slot)::integer) OVER (PARTITION BY f.plan)), false) AS ok
         FROM found f
     ), updated AS (
         UPDATE @.task_runtimes r SET version = j.version, done = j.done, total = j.total, stage = j.stage, attempt = j.attempt,
