@@ -2,6 +2,7 @@
 
 mod books;
 mod codec;
+mod contended;
 mod doubt;
 mod error;
 mod export;

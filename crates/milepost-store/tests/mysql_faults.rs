@@ -12,12 +12,15 @@ use milepost_store::{Beat, Membership, MysqlStore, Store, StoreError};
 mod given;
 #[path = "support/proxy.rs"]
 mod proxy;
+#[path = "support/relay.rs"]
+mod relay;
 #[allow(dead_code, reason = "each test uses its part of it")]
 #[path = "support/mysql.rs"]
 mod support;
 
 use given::{claim, finish, ids, node, plan, submit};
 use proxy::Proxy;
+use relay::Relay;
 use support::Database;
 
 /// A database and a way to it that can be tampered with.
@@ -83,6 +86,51 @@ async fn a_claim_whose_answer_is_lost_comes_with_the_next() {
     let held = claim(&a, "a", 1).await.unwrap().tasks.remove(0);
     assert!(claim(&a, "a", 1).await.unwrap().tasks.is_empty());
     a.commit(finish(&held)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_claim_that_is_committed_after_it_was_given_up_comes_with_the_next() {
+    let Some(server) = support::server() else { return };
+    let database = Database::create(&server).await;
+    let relay = Relay::to(database.port()).await;
+    let url = database.url_at(relay.port);
+    let a = Arc::new(MysqlStore::open(&url, Membership::node("a", support::unique("boot"))).await.unwrap());
+    submit(&a, plan("p", &[("t", None)], |_| {})).await;
+    let late = relay.hold_and_forget("COMMIT; SET SESSION");
+    let outcome = claim(&a, "a", 1).await;
+    assert!(matches!(outcome, Err(StoreError::Unavailable { .. })), "{outcome:?}");
+    // Whatever the next claim has asked without the lock, it has been answered when it asks for that.
+    let next = relay.hold("FOR UPDATE");
+    let claiming = tokio::spawn({
+        let a = a.clone();
+        async move { claim(&a, "a", 1).await }
+    });
+    next.reached().await;
+    next.release();
+    late.deliver().await;
+    let held = claiming.await.unwrap().unwrap().tasks.remove(0);
+    a.commit(finish(&held)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_claim_that_nobody_waits_for_comes_with_the_next() {
+    let Some((database, proxy)) = given().await else { return };
+    let a = behind(&proxy, &database, "a").await;
+    submit(&a, plan("p", &[("t", None)], |_| {})).await;
+    proxy.hold("COMMIT; SET SESSION");
+    let claiming = tokio::spawn({
+        let a = a.clone();
+        async move { claim(&a, "a", 1).await }
+    });
+    proxy.reached().await;
+    claiming.abort();
+    assert!(claiming.await.unwrap_err().is_cancelled());
+    proxy.release();
+    // One behind the other: it is answered when the claim before it has been.
+    submit(&a, plan("q", &[("u", None)], |_| {})).await;
+    let claimed = claim(&a, "a", 1).await.unwrap();
+    assert_eq!(ids(&claimed), ["t"]);
+    a.commit(finish(&claimed.tasks[0])).await.unwrap();
 }
 
 #[tokio::test]

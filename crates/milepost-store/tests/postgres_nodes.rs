@@ -17,12 +17,12 @@ use milepost_core::plan::{Plan, Recovery};
 use milepost_core::task::{By, Command, PlanStatus, StageResult, TaskStatus};
 use milepost_core::time::Millis;
 use milepost_store::{
-    Beat, Commit, Holder, LeaseChange, Letter, Membership, MovedPlan, MovedTask, PostgresStore, Store, StoreError,
-    StoredTask, Wake,
+    Beat, Commit, Holder, LeaseChange, Letter, Membership, MovedPlan, MovedTask, PostgresStore, Store,
+    StoreError, StoredTask, Wake,
 };
 
 use plans::{claim, decided, ends, finish, plan, submit, succeeds, task_id};
-use relay::Relay;
+use relay::{Relay, port_of};
 use support::{Schema, is_there};
 
 /// Long enough for a loaded machine to do something in, short enough to wait for.
@@ -39,6 +39,14 @@ async fn hasty(schema: &Schema, name: &str) -> Arc<PostgresStore> {
 
 async fn open(schema: &Schema, membership: Membership) -> Arc<PostgresStore> {
     Arc::new(PostgresStore::open(&schema.url, membership).await.unwrap())
+}
+
+/// A node behind a relay.
+async fn by_relay(schema: &Schema) -> (Relay, Arc<PostgresStore>) {
+    let port = port_of(&schema.url);
+    let relay = Relay::to(port).await;
+    let node = PostgresStore::open(&relay.url(&schema.url, port), Membership::node("a", "boot")).await.unwrap();
+    (relay, Arc::new(node))
 }
 
 /// Until the server's clock says that a lease of this length is over.
@@ -163,19 +171,77 @@ node_tests! {
     }
 
     async fn a_claim_whose_answer_is_lost_comes_with_the_next(schema: &Schema) {
-        let (_, rest) = schema.url.split_once('@').unwrap();
-        let (_, rest) = rest.split_once(':').unwrap();
-        let (port, _) = rest.split_once('/').unwrap();
-        let relay = Relay::to(port.parse().unwrap()).await;
-        let url = schema.url.replacen(&format!(":{port}/"), &format!(":{}/", relay.port), 1);
-        let node = PostgresStore::open(&url, Membership::node("a", "boot")).await.unwrap();
-        submit(&node, plan("p", 1, 2)).await;
+        let (relay, node) = by_relay(schema).await;
+        submit(&*node, plan("p", 1, 2)).await;
         relay.lose_the_answer_to("take_tasks");
-        let lost = claim(&node, "a", 1).await;
+        let lost = claim(&*node, "a", 1).await;
         assert!(matches!(lost, Err(StoreError::Unavailable { .. })), "{lost:?}");
-        let held = claim(&node, "a", 1).await.unwrap().tasks.remove(0);
-        assert!(claim(&node, "a", 1).await.unwrap().tasks.is_empty());
-        finish(&node, &held).await.unwrap();
+        let held = claim(&*node, "a", 1).await.unwrap().tasks.remove(0);
+        assert!(claim(&*node, "a", 1).await.unwrap().tasks.is_empty());
+        finish(&*node, &held).await.unwrap();
+    }
+
+    async fn a_claim_that_arrives_after_it_was_given_up_takes_nothing(schema: &Schema) {
+        let (relay, node) = by_relay(schema).await;
+        submit(&*node, plan("p", 1, 2)).await;
+        let late = relay.hold_and_forget("take_tasks");
+        let lost = claim(&*node, "a", 1).await;
+        assert!(matches!(lost, Err(StoreError::Unavailable { .. })), "{lost:?}");
+        // The next claim has found that it had not arrived, and is about to take the task itself.
+        let next = relay.hold("take_tasks");
+        let claiming = tokio::spawn({
+            let node = node.clone();
+            async move { claim(&*node, "a", 1).await }
+        });
+        next.reached().await;
+        late.deliver().await;
+        next.release();
+        let held = claiming.await.unwrap().unwrap().tasks.remove(0);
+        finish(&*node, &held).await.unwrap();
+    }
+
+    async fn a_claim_that_nobody_waits_for_comes_with_the_next(schema: &Schema) {
+        let (relay, node) = by_relay(schema).await;
+        submit(&*node, plan("p", 1, 2)).await;
+        let held = relay.hold("take_tasks");
+        let claiming = tokio::spawn({
+            let node = node.clone();
+            async move { claim(&*node, "a", 1).await }
+        });
+        held.reached().await;
+        claiming.abort();
+        assert!(claiming.await.unwrap_err().is_cancelled());
+        held.release();
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+        let held = loop {
+            assert!(tokio::time::Instant::now() < deadline, "held by the node, and nobody has it");
+            if let Some(held) = claim(&*node, "a", 1).await.unwrap().tasks.pop() {
+                break held;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        };
+        finish(&*node, &held).await.unwrap();
+    }
+
+    async fn a_claim_that_gets_nothing_comes_back_later_each_time(schema: &Schema) {
+        let node = node(schema, "a").await;
+        submit(&*node, plan("p", 1, 2)).await;
+        let (person, connection) = tokio_postgres::connect(&schema.url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        person.batch_execute("BEGIN; SELECT FROM task_runtimes FOR UPDATE").await.unwrap();
+        let mut waits = Vec::new();
+        for _ in 0..10 {
+            let claimed = claim(&*node, "a", 1).await.unwrap();
+            assert!(claimed.tasks.is_empty());
+            waits.push(claimed.next_due.expect("there is something to come back for").since(plans::NOW).get());
+        }
+        assert_eq!((waits[0], waits[1], waits[9]), (20, 40, 5120));
+        let before = node.stats().round_trips;
+        claim(&*node, "a", 1).await.unwrap();
+        let asked = node.stats().round_trips - before;
+        assert!(asked <= 3, "{asked} questions for a look");
+        person.batch_execute("COMMIT").await.unwrap();
+        assert_eq!(claim(&*node, "a", 1).await.unwrap().tasks.len(), 1);
     }
 
     async fn the_tasks_of_a_manual_plan_are_shown_as_interrupted_and_left_alone(schema: &Schema) {

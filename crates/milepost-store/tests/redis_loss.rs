@@ -1,7 +1,10 @@
 //! When Redis cannot be reached, or its answers are lost: nothing is lost with them, and nothing is done twice.
 
 mod redis_server;
+#[path = "support/relay.rs"]
+mod relay;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use milepost_core::task::PlanStatus;
@@ -11,6 +14,7 @@ use redis_server::given::{
 };
 use redis_server::proxy::Proxy;
 use redis_server::{Place, is_missing};
+use relay::{Relay, port_of};
 
 async fn through_a_proxy() -> (Place, Proxy) {
     let mut place = Place::new();
@@ -96,6 +100,36 @@ async fn tasks_of_a_claim_whose_answer_was_lost_come_with_the_next_one() {
         let task = does(&store, task, success(0)).await;
         does(&store, &task, success(1)).await;
     }
+}
+
+#[tokio::test]
+async fn a_claim_that_arrives_after_it_was_given_up_takes_nothing() {
+    if is_missing() {
+        return;
+    }
+    let mut place = Place::new();
+    let port = port_of(&place.url);
+    let relay = Relay::to(port).await;
+    place.url = relay.url(&place.url, port);
+    let store = Arc::new(place.node("a").await);
+    // From now on the server knows the scripts by name.
+    submit(&store, plan("known", &[("first", None)])).await;
+    claim_one(&store).await;
+    submit(&store, plan("p", &[("t", None)])).await;
+    let late = relay.hold_and_forget("TASK_STARTED");
+    let lost = try_claim(&store, 1).await;
+    assert!(matches!(lost, Err(StoreError::Unavailable { .. })), "{lost:?}");
+    // The next claim has found that it had not arrived, and is about to take the task itself.
+    let next = relay.hold("TASK_STARTED");
+    let claiming = tokio::spawn({
+        let store = store.clone();
+        async move { try_claim(&store, 1).await }
+    });
+    next.reached().await;
+    late.deliver().await;
+    next.release();
+    let held = claiming.await.unwrap().unwrap().remove(0);
+    does(&store, &held, success(0)).await;
 }
 
 /// A server of its own that keeps what it acknowledges.

@@ -141,7 +141,7 @@ impl Store for MysqlStore {
     }
 
     async fn claim(&self, request: ClaimRequest) -> Result<Claimed, StoreError> {
-        let found = self.shared.find_doubtful().await?;
+        let found = self.shared.find_doubtful(&request).await?;
         if !found.is_empty() {
             // There may be more, and nobody would call for it.
             return Ok(Claimed { tasks: found, next_due: Some(request.now), ..Claimed::default() });

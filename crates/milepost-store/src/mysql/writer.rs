@@ -71,8 +71,7 @@ pub(super) async fn write(shared: Arc<Shared>, group: Vec<Waiting>) {
         group.into_iter().map(|waiting| (waiting.operation, waiting.reply)).unzip();
     let error = match write_all(&shared, &operations).await {
         Ok(outcomes) => {
-            // A caller that is gone does not want its answer any more.
-            replies.into_iter().zip(outcomes).for_each(|(reply, outcome)| drop(reply.send(outcome)));
+            replies.into_iter().zip(outcomes).for_each(|(reply, outcome)| answer(&shared, reply, outcome));
             return;
         }
         Err(Failed::Before(error @ Error::Server(_))) if operations.len() > 1 && !is_goodbye(&error) => {
@@ -83,7 +82,7 @@ pub(super) async fn write(shared: Arc<Shared>, group: Vec<Waiting>) {
                     Ok(mut outcomes) => outcomes.pop().expect("one operation has one outcome"),
                     Err(Failed::Before(error) | Failed::Unknown(error)) => Err(unavailable("write")(error)),
                 };
-                let _ = reply.send(outcome);
+                answer(&shared, reply, outcome);
             }
             return;
         }
@@ -94,6 +93,13 @@ pub(super) async fn write(shared: Arc<Shared>, group: Vec<Waiting>) {
     for reply in replies {
         let source = error.clone().into();
         let _ = reply.send(Err(StoreError::Unavailable { backend: BACKEND, operation: "commit", source }));
+    }
+}
+
+/// A caller that is gone does not want its answer any more; but tasks that it claimed have to come to somebody.
+fn answer(shared: &Shared, reply: oneshot::Sender<Outcome>, outcome: Outcome) {
+    if let Err(Ok(Done::Claimed(unheard))) = reply.send(outcome) {
+        shared.doubtful.keep(unheard.tasks);
     }
 }
 

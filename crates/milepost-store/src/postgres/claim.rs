@@ -10,7 +10,7 @@ use std::time::Duration;
 use milepost_core::id::{PlanId, TaskId, Tenant};
 use milepost_core::plan::{OnTaskFailure, WorkflowRef};
 use milepost_core::task::{Claim, Command, Decision, Event, TaskStatus, decide_on};
-use milepost_core::time::{Millis, Timestamp};
+use milepost_core::time::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -25,12 +25,9 @@ use super::books::BookColumns;
 use super::codec::{config, head, plan_id};
 use super::columns::{EventColumns, SnapshotColumns, TaskColumns, call};
 use super::fold::{Wanted, fold};
+use super::session::session_of;
 use super::store::Inner;
 
-/// How often a claim tries again for what another node was faster to take.
-const TRIES: u64 = 8;
-/// When to come back if that was not enough.
-const SOON: Millis = Millis::new(20);
 /// Looked at in one go, whatever the limit.
 const MOST: usize = 1024;
 
@@ -54,25 +51,31 @@ pub(super) async fn claim(inner: &Inner, request: &ClaimRequest) -> Result<Claim
         claimed.next_due = Some(request.now);
         return Ok(claimed);
     }
-    let mut lost = 0;
+    let (mut lost, tries) = (0, inner.contended.tries());
     let mut first = true;
     loop {
         match claiming.round(&mut claimed, first).await {
-            Ok(Round::Done) => break,
-            Ok(Round::Again) => first = false,
-            Ok(Round::Lost) if lost < TRIES => {
-                lost += 1;
-                // Nodes that were called at once must not go on in step.
-                tokio::time::sleep(Duration::from_millis(lost * (1 + session.unsigned_abs() % 5))).await;
-            }
-            Ok(Round::Lost) => {
-                // There is more, and others are busy with it: nobody will call when they are done.
-                claimed.next_due = Some(request.now + SOON);
+            Ok(Round::Done) => {
+                inner.contended.over();
                 break;
+            }
+            Ok(Round::Again) => first = false,
+            Ok(Round::Lost) => {
+                lost += 1;
+                if lost >= tries {
+                    // There is more, and others are busy with it: nobody will call when they are done.
+                    inner.contended.come_back(request, &mut claimed);
+                    break;
+                }
+                // Nodes that were called at once must not go on in step.
+                let pause = u64::from(lost) * (1 + session.unsigned_abs() % 5);
+                tokio::time::sleep(Duration::from_millis(pause)).await;
             }
             // What was taken so far is ours, and has to be said.
             Err(error) if claimed.tasks.len() + claimed.ended.len() > 0 => {
                 tracing::warn!(%error, "a claim was cut short");
+                // The rest may be ours as well: the next claim finds out.
+                claimed.next_due = Some(request.now);
                 break;
             }
             Err(error) => return Err(error),
@@ -140,17 +143,15 @@ struct Taking {
 impl Claiming<'_> {
     /// Tasks of an earlier claim whose answer was lost, if they are this node's after all.
     async fn find_doubtful(&self, claimed: &mut Claimed) -> Result<(), StoreError> {
-        let doubtful = self.inner.doubtful.take();
+        let doubtful = self.inner.doubtful.take(self.request, |lease| session_of(lease) == self.session);
         if doubtful.is_empty() {
             return Ok(());
         }
         let (numbers, leases): (Vec<i64>, Vec<i64>) =
             doubtful.iter().map(|stored| (stored.key.no, stored.epoch as i64)).unzip();
-        let sql = "SELECT r.lease FROM @.task_runtimes r JOIN unnest($1, $2) t (no, lease) ON r.no = t.no AND r.lease = t.lease \
-                   WHERE r.queue = 2 AND r.lease >> 40 = $3";
         let parameters: &super::connect::Parameters<'_> =
-            &[(&numbers, Type::INT8_ARRAY), (&leases, Type::INT8_ARRAY), (&self.session, Type::INT8)];
-        match self.inner.server.read("claim", sql, parameters).await {
+            &[(&self.session, Type::INT8), (&numbers, Type::INT8_ARRAY), (&leases, Type::INT8_ARRAY)];
+        match self.inner.server.write("claim", "SELECT @.find_leases($1, $2, $3)", parameters).await {
             Ok(rows) => {
                 let ours: HashSet<i64> = rows.iter().map(|row| row.get(0)).collect();
                 claimed.tasks.extend(doubtful.into_iter().filter(|stored| ours.contains(&(stored.epoch as i64))));

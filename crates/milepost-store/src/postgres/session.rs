@@ -13,6 +13,11 @@ use super::connect::Server;
 /// Leases of one session lie between its number and the next, so that a look at one tells whose it is.
 const LEASES_PER_SESSION: i64 = 1 << 40;
 
+/// The session that a lease was given out in.
+pub(super) fn session_of(lease: u64) -> i64 {
+    i64::try_from(lease).unwrap_or(i64::MAX) / LEASES_PER_SESSION
+}
+
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) membership: Membership,

@@ -10,6 +10,7 @@ use milepost_core::plan::Plan;
 use tokio::sync::oneshot;
 
 use crate::books::{Book, BookChange, Entry, EntryQuery};
+use crate::contended::Contended;
 use crate::doubt::Doubtful;
 use crate::error::StoreError;
 use crate::group::Group;
@@ -24,7 +25,7 @@ use crate::store::Store;
 use milepost_core::time::Timestamp;
 
 use super::columns::Rules;
-use super::connect::{Server, unavailable};
+use super::connect::{BACKEND, Server, unavailable};
 use super::listen::Ear;
 use super::session::Session;
 use super::shared::SharedPlans;
@@ -50,6 +51,7 @@ pub(super) struct Inner {
     pub(super) rules: Rules,
     pub(super) stats: Stats,
     pub(super) doubtful: Doubtful,
+    pub(super) contended: Contended,
 }
 
 #[derive(Debug, Default)]
@@ -93,6 +95,7 @@ impl PostgresStore {
             rules: Rules::new(),
             stats: Stats::default(),
             doubtful: Doubtful::default(),
+            contended: Contended::default(),
         };
         let inner = Arc::new(inner);
         let (committing, submitting) = (inner.clone(), inner.clone());
@@ -130,7 +133,8 @@ impl Store for PostgresStore {
     }
 
     async fn claim(&self, request: ClaimRequest) -> Result<Claimed, StoreError> {
-        self.run(|inner| async move { claim::claim(&inner, &request).await }).await
+        let inner = self.inner.clone();
+        self.inner.doubtful.claim(BACKEND, async move { claim::claim(&inner, &request).await }).await
     }
 
     async fn commit(&self, commit: Commit) -> Result<Committed, StoreError> {

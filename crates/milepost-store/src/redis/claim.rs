@@ -6,7 +6,6 @@ use std::sync::Arc;
 use milepost_core::plan::{OnTaskFailure, PlanCommand, PlanDefinition};
 use milepost_core::task::{Claim, Command, Event, TaskStatus, decide_on};
 use milepost_core::time::Timestamp;
-use tokio::sync::oneshot;
 
 use crate::codec::Folded;
 use crate::error::StoreError;
@@ -22,20 +21,12 @@ use super::shared::Shared;
 
 /// Tasks taken in one round: nobody else is served while a script runs.
 const MOST: usize = 128;
-/// Others may be faster again and again; after so many rounds the caller is told to come back.
+/// After so many rounds the caller is told to come back, whatever there is left.
 const ROUNDS: usize = 1000;
 
-/// Goes on to its end if the caller does not wait for it; what it took is then the next caller's.
 pub(super) async fn claim(shared: Arc<Shared>, request: ClaimRequest) -> Result<Claimed, StoreError> {
-    let (answer, answered) = oneshot::channel();
-    tokio::spawn(async move {
-        let claimed = claim_now(&shared, &request).await;
-        if let Err(Ok(unheard)) = answer.send(claimed) {
-            shared.doubtful().extend(unheard.tasks);
-        }
-    });
-    let failed = || StoreError::Unavailable { backend: "redis", operation: "claim", source: "it panicked".into() };
-    answered.await.unwrap_or_else(|_| Err(failed()))
+    let doubtful = shared.doubtful.clone();
+    doubtful.claim("redis", async move { claim_now(&shared, &request).await }).await
 }
 
 async fn claim_now(shared: &Shared, request: &ClaimRequest) -> Result<Claimed, StoreError> {
@@ -62,6 +53,7 @@ async fn claim_rounds(
     claimed: &mut Claimed,
 ) -> Result<(), StoreError> {
     find_doubtful(shared, session, request, claimed).await?;
+    let (mut lost, tries) = (0, shared.contended.tries());
     for _ in 0..ROUNDS {
         let left = request.limit.saturating_sub(claimed.tasks.len() + claimed.ended.len()).min(MOST);
         // Who asks for none wants to know when to come back.
@@ -74,10 +66,20 @@ async fn claim_rounds(
         };
         if round.tasks.is_empty() && !round.more {
             claimed.next_due = round.next_due;
+            shared.contended.over();
             return Ok(());
         }
+        let next_due = round.next_due;
         let decided = decide_all(shared, session, request, round).await?;
-        take(shared, session, request, decided, claimed).await?;
+        if take(shared, session, request, decided, claimed).await? {
+            continue;
+        }
+        lost += 1;
+        if lost >= tries {
+            claimed.next_due = next_due;
+            shared.contended.come_back(request, claimed);
+            return Ok(());
+        }
     }
     claimed.next_due = Some(request.now);
     Ok(())
@@ -224,18 +226,19 @@ pub(super) async fn fold(shared: &Shared, described: Described) -> Result<Folded
     }
 }
 
+/// False when others were faster with all of it.
 async fn take(
     shared: &Shared,
     session: u64,
     request: &ClaimRequest,
     decided: Vec<Decided>,
     claimed: &mut Claimed,
-) -> Result<(), StoreError> {
+) -> Result<bool, StoreError> {
     if decided.is_empty() {
-        return Ok(());
+        return Ok(true);
     }
     let mut call = shared.prelude.call(&TAKE, session);
-    call.arg(request.now.as_millis());
+    call.arg(request.now.as_millis()).arg(shared.session.new_claim());
     for Decided { seen, stored, change, pauses_plan } in &decided {
         call.arg(stored.key.no).arg(seen.version).arg(seen.lease).arg(&seen.wake).arg(&seen.digest).arg(stored.epoch);
         call.arg(if *pauses_plan { becomes(PlanCommand::Pause) } else { String::new() });
@@ -243,30 +246,28 @@ async fn take(
     }
     shared.stats.count(decided.len() as u64, 0);
     let answer = shared.answer(&TAKE, &call, "claim").await;
-    if let Err(StoreError::Unavailable { .. }) = answer {
+    if let Err(error @ StoreError::Unavailable { .. }) = answer {
         // It may have been taken all the same, and nobody else would run it.
-        shared.doubtful().extend(decided.into_iter().map(|decided| decided.stored).filter(|stored| stored.epoch != 0));
-        return answer.map(|_| ());
+        shared.doubtful.keep(decided.into_iter().map(|decided| decided.stored));
+        return Err(error);
     }
     let mut answer = answer?;
     if answer.text(0)? != "ok" {
         return Err(Shared::lost("claim"));
     }
+    let mut moved = false;
     for (Decided { stored, seen, .. }, answer) in decided.into_iter().zip(answer.list(1)?.lists()?) {
-        if answer.text(0)? == "kept" {
-            set_aside(shared, session, &stored.key, seen.version, &kept(&answer)?).await?;
-        } else {
-            accept(stored, &answer, claimed)?;
+        match answer.text(0)? {
+            "ok" => accept(stored, &answer, claimed)?,
+            "kept" => set_aside(shared, session, &stored.key, seen.version, &kept(&answer)?).await?,
+            _ => continue,
         }
+        moved = true;
     }
-    Ok(())
+    Ok(moved)
 }
 
-/// Another node may have been faster.
 fn accept(stored: StoredTask, answer: &Answer, claimed: &mut Claimed) -> Result<(), StoreError> {
-    if answer.text(0)? != "ok" {
-        return Ok(());
-    }
     let held = stored.epoch != 0;
     debug_assert!(held || stored.task.status() != TaskStatus::Running);
     if held { &mut claimed.tasks } else { &mut claimed.ended }.push(stored);

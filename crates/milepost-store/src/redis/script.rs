@@ -31,6 +31,7 @@ macro_rules! script {
 pub(super) static COMMIT: LazyLock<Script> = script!("common", "books", "tasks", "commit");
 pub(super) static PICK: LazyLock<Script> = script!("common", "tasks", "sessions", "describe", "pick");
 pub(super) static TAKE: LazyLock<Script> = script!("common", "books", "tasks", "describe", "take");
+pub(super) static DOUBT: LazyLock<Script> = script!("common", "doubt");
 pub(super) static ASIDE: LazyLock<Script> = script!("common", "tasks", "aside");
 pub(super) static CHANGE_PLAN: LazyLock<Script> = script!("common", "tasks", "change_plan");
 pub(super) static CHANGE_BOOKS: LazyLock<Script> = script!("common", "books", "change_books");

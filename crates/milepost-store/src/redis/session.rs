@@ -10,6 +10,7 @@ const LEASES_PER_SESSION: u64 = 1 << 40;
 pub(super) struct Session {
     number: AtomicU64,
     leases: AtomicU64,
+    claims: AtomicU64,
 }
 
 impl Session {
@@ -24,6 +25,15 @@ impl Session {
     /// A lease of the session that the caller has seen; every claim gets a new one.
     pub(super) fn new_lease(&self, session: u64) -> u64 {
         session * LEASES_PER_SESSION + 1 + self.leases.fetch_add(1, Ordering::Relaxed) % (LEASES_PER_SESSION - 1)
+    }
+
+    /// Counts what is sent to take tasks.
+    pub(super) fn new_claim(&self) -> u64 {
+        self.claims.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    pub(super) fn last_claim(&self) -> u64 {
+        self.claims.load(Ordering::Acquire)
     }
 }
 

@@ -7,8 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use redis::{Cmd, Value};
 
 use crate::codec::{SharedPlan, damaged};
+use crate::contended::Contended;
+use crate::doubt::Doubtful;
 use crate::error::StoreError;
-use crate::model::{StoreStats, StoredTask};
+use crate::model::StoreStats;
 use crate::nodes::Membership;
 
 use super::answer::Answer;
@@ -29,8 +31,8 @@ pub(super) struct Shared {
     /// What people call the store.
     pub(super) name: String,
     pub(super) stats: Stats,
-    /// Tasks whose claim may or may not have arrived; the next claim finds out.
-    doubtful: Mutex<Vec<StoredTask>>,
+    pub(super) doubtful: Doubtful,
+    pub(super) contended: Contended,
     /// By number, each with the digest of the definition it was read from: an update may have changed that since.
     plans: Mutex<HashMap<i64, (String, SharedPlan)>>,
 }
@@ -65,8 +67,8 @@ impl Stats {
 impl Shared {
     pub(super) fn new(link: Link, prelude: Prelude, membership: Membership, name: String) -> Self {
         let (session, stats) = (Session::default(), Stats::default());
-        let (doubtful, plans) = (Mutex::default(), Mutex::default());
-        Self { link, prelude, membership, session, name, stats, doubtful, plans }
+        let (doubtful, contended, plans) = (Doubtful::default(), Contended::default(), Mutex::default());
+        Self { link, prelude, membership, session, name, stats, doubtful, contended, plans }
     }
 
     /// A call on behalf of this process as it is now.
@@ -125,10 +127,6 @@ impl Shared {
             plans.insert(no, (digest.to_owned(), plan.clone()));
         }
         Ok(plan)
-    }
-
-    pub(super) fn doubtful(&self) -> MutexGuard<'_, Vec<StoredTask>> {
-        self.doubtful.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn plans(&self) -> MutexGuard<'_, HashMap<i64, (String, SharedPlan)>> {

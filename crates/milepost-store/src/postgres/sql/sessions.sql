@@ -96,6 +96,18 @@ BEGIN
     RETURN given;
 END $$;
 
+-- Which of these leases were given out by claims whose answers were lost. A claim that has not arrived by now takes
+-- nothing any more: nobody would look for what it takes.
+CREATE FUNCTION @.find_leases(own bigint, nos bigint[], leases bigint[]) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM @.begin_write(own);
+    UPDATE @.nodes n SET first_lease = greatest(n.first_lease, (SELECT max(u.lease) + 1 FROM unnest(leases) u (lease)))
+    WHERE n.session = own;
+    RETURN QUERY
+    SELECT r.lease FROM unnest(nos, leases) u (no, lease) JOIN @.task_runtimes r ON r.no = u.no AND r.lease = u.lease
+    WHERE r.queue = 2;
+END $$;
+
 -- `state`: 0 renewed, 1 the session has ended, 2 somebody else has the name now.
 CREATE FUNCTION @.beat(node text, boot text, own bigint, lease_ms bigint, lock_ms bigint, hand bigint, most bigint)
 RETURNS TABLE (state integer, look_again bigint) LANGUAGE plpgsql AS $$

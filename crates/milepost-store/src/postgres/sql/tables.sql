@@ -113,7 +113,8 @@ CREATE TABLE @.nodes (
     seen_at     bigint NOT NULL,
     expires_at  bigint NOT NULL,
     in_hand     bigint NOT NULL,
-    capacity    bigint NOT NULL
+    capacity    bigint NOT NULL,
+    first_lease bigint NOT NULL DEFAULT 0   -- a claim that would give out an earlier one comes too late
 ) WITH (fillfactor = 50);
 
 CREATE TABLE @.letters (

@@ -230,6 +230,7 @@ SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SE
 DECLARE
     base bigint := @.begin_write(own);
     clock bigint := @.now_ms();
+    first bigint := (SELECT n.first_lease FROM @.nodes n WHERE n.session = own);
     m_ords bigint[]; m_nos bigint[]; m_plans bigint[]; m_froms smallint[]; m_tos smallint[]; m_slots integer[];
     m_tenants text[]; m_ats bigint[]; m_asks boolean[]; free bigint[];
     there bigint[]; refused_ords bigint[];
@@ -250,7 +251,7 @@ BEGIN
     ), found AS MATERIALIZED (
         SELECT i.*, i.status IN (1, 6) AS active, r.plan, r.status AS was, r.slot, r.tenant, p.max_concurrency - p.slots AS room,
             r.version = i.expected AND r.queue = i.queue AND r.lease = i.found_lease AND p.revision = i.revision
-            AND r.no = ANY (free) AND (p.status = 2 OR r.status = 6) AND coalesce(i.ord <> ALL (refused_ords), true)
+            AND i.lease >= first AND r.no = ANY (free) AND (p.status = 2 OR r.status = 6) AND coalesce(i.ord <> ALL (refused_ords), true)
             AND NOT EXISTS (
                 SELECT FROM @.locks l WHERE l.tenant = r.tenant AND l.task <> r.no AND l.expires_at >= clock
             ) AS as_picked

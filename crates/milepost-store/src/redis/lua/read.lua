@@ -27,13 +27,6 @@ function questions.plan(id)
   return plan and plan_row(plan) or {}
 end
 
--- What each of some tasks is held by, to find out whether a claim had arrived.
-function questions.grips(...)
-  local grips = {}
-  for index, no in ipairs({ ... }) do grips[index] = call('HGET', M .. 'task:' .. no, 'grip') or '' end
-  return grips
-end
-
 function questions.definition(id, after)
   local plan = shown_plan(id)
   if not plan then return {} end

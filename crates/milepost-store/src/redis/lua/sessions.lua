@@ -5,6 +5,7 @@ local PORTION = 500
 local function end_session(session)
   call('ZREM', M .. 'sessions', session)
   call('SADD', M .. 'ended', session)
+  call('HDEL', M .. 'claims', session)
   expiries[session] = false
 end
 

@@ -1,8 +1,10 @@
 -- Takes the tasks that were decided on, each with lease, tenant lock and slot, if it is still as it was seen.
--- the caller's time; for each: number, version, lease, waking time and plan's digest that were seen, its new lease, what
+-- the caller's time, the number of its claim; for each: number, version, lease, waking time and plan's digest that were seen, its new lease, what
 -- pausing makes of the plan's status ('' when the plan stays as it is), and the change.
 local now = ARGV[FIRST]
 if is_lost() then return { 'lost' } end
+-- Nobody waits for it any more, and nobody would look for what it takes.
+if tonumber(ARGV[FIRST + 1]) <= tonumber(call('HGET', M .. 'claims', me) or 0) then return { 'ok', {} } end
 
 local function is_free(task, plan, version, lease, wake, digest)
   if task.version ~= version or task.lease ~= lease or task.wake ~= wake then return false end
@@ -41,7 +43,7 @@ local function take(no, version, lease, wake, digest, new_lease, pausing, new)
   return { 'ok', changed and plan.id or '' }
 end
 
-local answers, at = {}, FIRST + 1
+local answers, at = {}, FIRST + 2
 while at <= #ARGV do
   local a = ARGV
   local new, next = read_change(at + 7)
