@@ -17,7 +17,7 @@ use milepost_core::plan::{Plan, Recovery};
 use milepost_core::task::{By, Command, PlanStatus, StageResult, TaskStatus};
 use milepost_core::time::Millis;
 use milepost_store::{
-    Beat, Commit, Holder, LeaseChange, Letter, Membership, MovedPlan, MovedTask, PostgresStore, Store,
+    Beat, Commit, Holder, LeaseChange, Letter, Membership, MovedPlan, MovedTask, Note, PostgresStore, Store,
     StoreError, StoredTask, Wake,
 };
 
@@ -345,6 +345,46 @@ node_tests! {
         a.beat(Beat::default()).await.unwrap();
         wake.commit(Commit { lease, ..fails(&held, 0) }).await.unwrap();
         tokio::time::timeout(Duration::from_secs(10), a.called()).await.expect("a task that was given back");
+    }
+
+    async fn notes_made_at_once_go_together(schema: &Schema) {
+        let node = node(schema, "a").await;
+        submit(&*node, plan("p", 1, 1)).await;
+        let held = claim(&*node, "a", 1).await.unwrap().tasks.remove(0);
+        let before = node.stats().round_trips;
+        let notes: Vec<_> = (1..=300).map(|done| {
+            let (node, key) = (node.clone(), held.key.clone());
+            tokio::spawn(async move {
+                node.note(vec![Note { key, progress: Some((done, 300)), output: Vec::new() }]).await
+            })
+        }).collect();
+        for note in notes {
+            note.await.unwrap().unwrap();
+        }
+        let asked = node.stats().round_trips - before;
+        assert!(asked <= 150, "{asked} round trips for 300 notes");
+        let progress = node.task(&held.key.id).await.unwrap().unwrap().progress;
+        assert!(progress.is_some_and(|(_, total)| total == 300), "{progress:?}");
+    }
+
+    async fn a_beat_waits_for_no_connection_that_others_write_on(schema: &Schema) {
+        let (relay, node) = by_relay(schema).await;
+        submit(&*node, plan("p", 1, 1)).await;
+        let writes: Vec<_> = (0..6).map(|number| {
+            let held = relay.hold("post_letter");
+            let node = node.clone();
+            let letter = Letter { task: task_id("p-0"), body: format!("letter {number}") };
+            (held, tokio::spawn(async move { node.post(letter).await }))
+        }).collect();
+        for (held, _) in &writes {
+            held.reached().await;
+        }
+        let beaten = tokio::time::timeout(Duration::from_secs(20), node.beat(Beat::default())).await;
+        assert!(!beaten.expect("no connection is free").unwrap().lost);
+        writes.iter().for_each(|(held, _)| held.release());
+        for (_, write) in writes {
+            write.await.unwrap().unwrap();
+        }
     }
 
     async fn a_node_is_not_called_by_itself(schema: &Schema) {

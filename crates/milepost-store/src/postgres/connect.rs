@@ -22,6 +22,8 @@ pub(super) const QUERY: Duration = Duration::from_secs(30);
 /// Of the server's transactions that may wait for the one that writes.
 const WRITERS: usize = 6;
 const READERS: usize = 8;
+/// For signs of life, which must not wait until others have written; one that gets no answer leaves room for the next.
+const BEATS: usize = 2;
 
 /// The session of this handle has ended: what it had is no longer its own.
 pub(super) const SESSION_ENDED: &str = "MP001";
@@ -71,30 +73,32 @@ impl Place {
     }
 }
 
-/// How to reach the server: a pool for what is written, and one for what is read, which never waits for the other.
+/// How to reach the server: a pool each for what is written, for what is read, and for signs of life, none of which waits
+/// for a connection of another.
 #[derive(Debug)]
 pub(super) struct Server {
     config: Config,
     pub(super) place: Place,
     writers: Pool,
     readers: Pool,
+    beats: Pool,
     /// Statements that were sent, but for those of an import.
     pub(super) asked: AtomicU64,
 }
 
 impl Server {
     pub(super) async fn connect(url: &str) -> Result<Arc<Self>, StoreError> {
-        let (address, asked) = take_search_path(url);
+        let (address, search_path) = take_search_path(url);
         let mut config: Config =
             address.parse().map_err(|error: tokio_postgres::Error| StoreError::Format { detail: explain(&error) })?;
         config.connect_timeout(CONNECT).tcp_user_timeout(QUERY).keepalives_idle(QUERY);
         if config.get_application_name().is_none() {
             config.application_name("milepost");
         }
-        let (writers, readers) = (pool(&config, WRITERS)?, pool(&config, READERS)?);
-        let mut server =
-            Self { config, place: Place { schema: String::new() }, writers, readers, asked: AtomicU64::new(0) };
-        server.place.schema = server.find_schema(asked).await?;
+        let (writers, readers, beats) = (pool(&config, WRITERS)?, pool(&config, READERS)?, pool(&config, BEATS)?);
+        let (place, asked) = (Place { schema: String::new() }, AtomicU64::new(0));
+        let mut server = Self { config, place, writers, readers, beats, asked };
+        server.place.schema = server.find_schema(search_path).await?;
         Ok(Arc::new(server))
     }
 
@@ -148,11 +152,31 @@ impl Server {
         sql: &str,
         parameters: &Parameters<'_>,
     ) -> Result<Vec<Row>, StoreError> {
+        self.write_by(&self.writers, operation, sql, parameters).await
+    }
+
+    /// On a connection that only signs of life use.
+    pub(super) async fn beat(
+        &self,
+        operation: &'static str,
+        sql: &str,
+        parameters: &Parameters<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        self.write_by(&self.beats, operation, sql, parameters).await
+    }
+
+    async fn write_by(
+        &self,
+        pool: &Pool,
+        operation: &'static str,
+        sql: &str,
+        parameters: &Parameters<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
         let sql = self.place.sql(sql);
         let mut tries = 0;
         loop {
             self.asked.fetch_add(1, Ordering::Relaxed);
-            match ask(&self.writers, operation, &sql, parameters).await {
+            match ask(pool, operation, &sql, parameters).await {
                 Err(StoreError::Unavailable { source, .. }) if tries < 5 && was_rolled_back(&*source) => tries += 1,
                 answer => return answer,
             }

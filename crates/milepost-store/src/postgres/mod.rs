@@ -18,6 +18,7 @@ mod fold;
 mod import;
 mod listen;
 mod nodes;
+mod notes;
 mod plans;
 mod read;
 mod requests;

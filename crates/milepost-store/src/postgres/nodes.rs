@@ -25,8 +25,7 @@ pub(super) async fn beat(inner: &Inner, beat: Beat) -> Result<Beaten, StoreError
         (&in_hand, Type::INT8),
         (&capacity, Type::INT8),
     ];
-    let row =
-        inner.server.write("renew the lease of this node", &call("beat", parameters), parameters).await?.remove(0);
+    let row = inner.server.beat("renew the lease of this node", &call("beat", parameters), parameters).await?.remove(0);
     match row.get::<_, i32>("state") {
         0 => {
             let look_again: Option<i64> = row.get("look_again");

@@ -1,4 +1,4 @@
-//! Changes of a plan's own status, and notes of what its tasks do.
+//! Changes of a plan's own status.
 
 use milepost_core::plan::next_plan_status;
 use milepost_core::time::Timestamp;
@@ -6,13 +6,12 @@ use tokio_postgres::types::Type;
 
 use crate::codec::damaged;
 use crate::error::StoreError;
-use crate::model::{Note, PlanChange, PlanRow};
+use crate::model::{PlanChange, PlanRow};
 
 use super::books::BookColumns;
 use super::claim::missing_plan;
 use super::codec::plan_status;
 use super::columns::{Rules, call};
-use super::commit::OutputColumns;
 use super::requests::KeptAnswer;
 use super::store::Inner;
 
@@ -92,24 +91,4 @@ pub(super) async fn ask(inner: &Inner, asked: Asked<'_>) -> Result<Answer, Store
         5 => Answer::Kept(asked.books.refusal(1, &row).unwrap_or_else(|| damaged("a verdict", "nothing explains it"))),
         _ => Answer::Refused(row.get("status")),
     })
-}
-
-pub(super) async fn note(inner: &Inner, notes: Vec<Note>) -> Result<(), StoreError> {
-    let (mut numbers, mut dones, mut totals) = (Vec::new(), Vec::new(), Vec::new());
-    let mut output = OutputColumns::default();
-    for note in notes {
-        if let Some((done, total)) = note.progress {
-            numbers.push(note.key.no);
-            dones.push(i64::try_from(done).unwrap_or(i64::MAX));
-            totals.push(i64::try_from(total).unwrap_or(i64::MAX));
-        }
-        output.extend(note.key.no, note.output);
-    }
-    let own = inner.session.number();
-    let mut parameters: Vec<(&(dyn tokio_postgres::types::ToSql + Sync), Type)> =
-        vec![(&own, Type::INT8), (&numbers, Type::INT8_ARRAY), (&dones, Type::INT8_ARRAY), (&totals, Type::INT8_ARRAY)];
-    parameters.extend(output.parameters());
-    inner.server.write("note", &call("note_tasks", &parameters), &parameters).await?;
-    inner.stats.count(1, 0);
-    Ok(())
 }

@@ -40,7 +40,7 @@ impl Session {
         let lease = self.lease_ms();
         let parameters: &super::connect::Parameters<'_> =
             &[(&name, Type::TEXT), (&boot, Type::TEXT), (&lease, Type::INT8)];
-        let rows = server.write("register this node", "SELECT @.register($1, $2, $3)", parameters).await?;
+        let rows = server.beat("register this node", "SELECT @.register($1, $2, $3)", parameters).await?;
         let number: i64 = rows[0].get(0);
         *self.now.lock().unwrap_or_else(PoisonError::into_inner) = Some((number, number * LEASES_PER_SESSION));
         Ok(())

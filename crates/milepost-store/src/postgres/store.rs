@@ -29,7 +29,7 @@ use super::connect::{BACKEND, Server, unavailable};
 use super::listen::Ear;
 use super::session::Session;
 use super::shared::SharedPlans;
-use super::{books, claim, commit, import, nodes, plans, schema, submit, tasks};
+use super::{books, claim, commit, import, nodes, notes, plans, schema, submit, tasks};
 
 /// How long opening waits for another node that is making the tables.
 const MIGRATE: Duration = Duration::from_secs(120);
@@ -39,6 +39,7 @@ pub struct PostgresStore {
     inner: Arc<Inner>,
     commits: Group<commit::Waiting>,
     submits: Group<submit::Waiting>,
+    notes: Group<notes::Waiting>,
     ear: Ear,
 }
 
@@ -98,10 +99,11 @@ impl PostgresStore {
             contended: Contended::default(),
         };
         let inner = Arc::new(inner);
-        let (committing, submitting) = (inner.clone(), inner.clone());
+        let (committing, submitting, noting) = (inner.clone(), inner.clone(), inner.clone());
         Ok(Self {
             commits: Group::start(commit::LANES, commit::MOST, move |group| commit::write(committing.clone(), group)),
             submits: Group::start(1, submit::MOST, move |group| submit::write(submitting.clone(), group)),
+            notes: Group::start(1, notes::MOST, move |group| notes::write(noting.clone(), group)),
             ear: Ear::new(inner.clone()),
             inner,
         })
@@ -148,7 +150,9 @@ impl Store for PostgresStore {
     }
 
     async fn note(&self, notes: Vec<Note>) -> Result<(), StoreError> {
-        self.run(|inner| async move { plans::note(&inner, notes).await }).await
+        let (reply, answer) = oneshot::channel();
+        self.notes.send(notes::Waiting { notes, reply });
+        answer.await.unwrap_or_else(gone)
     }
 
     async fn plan(&self, id: &PlanId) -> Result<Option<PlanRow>, StoreError> {
