@@ -112,6 +112,20 @@ fn everything_moves_to_a_shared_store_and_back() {
 }
 
 #[test]
+fn a_node_on_a_postgres_that_answers_before_its_disk_does_says_what_may_be_lost() {
+    for place in places().iter().filter(|place| place.url.starts_with("postgres")) {
+        let world = World::new();
+        let mark = if place.url.contains('?') { '&' } else { '?' };
+        let url = format!("{}{mark}options=-c%20synchronous_commit%3Doff", place.url);
+        world.file("p.yaml", "plan: p\nstages: [{ name: one, run: 'true' }]\ntasks: [{ id: t }]\n");
+        let run = On { world: &world, url: &url }.milepost(&["run", "p.yaml", "-q"]).must_exit(0);
+        run.must_say(&["synchronous_commit = off", "can lose the last moments"]);
+        let safe = On { world: &world, url: &place.url }.milepost(&["run", "p.yaml", "-q"]).must_exit(0);
+        assert!(!safe.said().contains("synchronous_commit"), "{}", safe.said());
+    }
+}
+
+#[test]
 fn a_shared_store_with_a_live_node_is_not_moved() {
     for place in places() {
         let world = World::new();

@@ -14,6 +14,7 @@ mod codec;
 mod columns;
 mod commit;
 mod connect;
+mod durability;
 mod fold;
 mod import;
 mod listen;

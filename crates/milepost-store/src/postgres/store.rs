@@ -29,7 +29,7 @@ use super::connect::{BACKEND, Server, unavailable};
 use super::listen::Ear;
 use super::session::Session;
 use super::shared::SharedPlans;
-use super::{books, claim, commit, import, nodes, notes, plans, schema, submit, tasks};
+use super::{books, claim, commit, durability, import, nodes, notes, plans, schema, submit, tasks};
 
 /// How long opening waits for another node that is making the tables.
 const MIGRATE: Duration = Duration::from_secs(120);
@@ -83,6 +83,10 @@ impl PostgresStore {
     /// with `search_path=NAME` (or `options=-c search_path=NAME`), or else in the one that the server would use.
     pub async fn open(url: &str, membership: Membership) -> Result<Self, StoreError> {
         let server = Server::connect(url).await?;
+        // A visitor keeps nothing of its own, and should not be told with every question.
+        if membership.node.is_some() {
+            durability::warn_of_losses(&server).await?;
+        }
         let (mut client, driver, _) = server.connection().await?;
         tokio::spawn(driver);
         let migrating = tokio::time::timeout(MIGRATE, schema::migrate(&mut client, &server.place));
