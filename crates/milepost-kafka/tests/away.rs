@@ -60,7 +60,8 @@ async fn a_broker_that_is_away_stops_no_chain_and_no_farewell() {
     service("kill");
     let begin = Instant::now();
     node.close().await;
-    assert!(begin.elapsed() < Duration::from_secs(10), "the farewell took {:?}", begin.elapsed());
+    // Seconds, and not for ever: a busy machine may make more of them.
+    assert!(begin.elapsed() < Duration::from_secs(60), "the farewell took {:?}", begin.elapsed());
 
     // One that starts without a broker waits for it.
     let node = start();

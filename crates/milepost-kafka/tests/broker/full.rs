@@ -28,7 +28,8 @@ async fn a_full_node_takes_no_more_in_and_stays_in_its_group() {
     gate.inside(1).await;
     let start = Instant::now();
     until("longer than the group waits", async || start.elapsed() > missed_after + Duration::from_secs(3)).await;
-    assert_eq!((topics.members(), node.consumer().partitions), (1, 1), "it has left its group");
+    // On a busy machine it may be missed and come back for other reasons; one that has stopped asking never does.
+    until("it is in its group", async || (topics.members(), node.consumer().partitions) == (1, 1)).await;
     assert_eq!(gate.peak(), 1);
     let taken = node.consumer().consumed_count;
     assert!((1..=4).contains(&taken), "{taken} messages were taken in by a node with one place");

@@ -15,6 +15,7 @@ use std::time::Duration;
 use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::{ParseOptions, Plan, parse, parse_chain};
 use milepost_core::task::TaskStatus;
+use milepost_core::time::Millis;
 use milepost_engine::{Consumer, ConsumerStatus, Engine, Options, Registry};
 use milepost_kafka::{Chains, Kafka, Settings};
 use milepost_store::memory::MemoryStore;
@@ -24,8 +25,10 @@ use serde_json::{Value, json};
 use kinds::Journal;
 pub(crate) use topics::Topics;
 
-/// Nothing here takes longer, unless it never happens.
-const LONG: Duration = Duration::from_secs(60);
+/// Nothing here takes longer on any machine, however busy, unless it never happens.
+pub(crate) const LONG: Duration = Duration::from_secs(600);
+/// A node that gets no processor for a while loses nothing by it: what these tests count is what Kafka does.
+const LEASE: Millis = Millis::from_secs(3600);
 
 pub(crate) async fn bounded<T>(what: &str, work: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, work).await.unwrap_or_else(|_| panic!("never happened: {what}"))
@@ -60,6 +63,7 @@ impl Node {
         set: impl FnOnce(&mut Options),
     ) -> Self {
         let mut options = Options::new(name);
+        options.lease = LEASE.as_duration();
         set(&mut options);
         let engine = Engine::new(store, registry, options);
         engine.start();
@@ -112,7 +116,7 @@ pub(crate) fn memory() -> Arc<dyn Store> {
 
 /// A store in memory that several nodes share.
 pub(crate) fn joined(store: &MemoryStore, name: &str) -> Arc<dyn Store> {
-    Arc::new(store.join(Membership::node(name, "boot")))
+    Arc::new(store.join(Membership { lease: LEASE, ..Membership::node(name, "boot") }))
 }
 
 pub(crate) fn working(journal: &Journal) -> Registry {

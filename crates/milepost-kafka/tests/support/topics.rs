@@ -11,9 +11,10 @@ use rdkafka::producer::{FutureProducer, FutureRecord};
 use rdkafka::{Offset, TopicPartitionList};
 use serde_json::Value;
 
-use super::until;
+use super::{LONG, until};
 
-const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+/// A topic that is not there yet has no answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 pub(crate) struct Topics {
     pub(crate) settings: Settings,
@@ -97,7 +98,7 @@ impl Topics {
             assignment.add_partition_offset(topic, partition, Offset::Beginning).expect("a partition");
             reader.assign(&assignment).expect("a partition");
             loop {
-                let message = reader.poll(ANSWER_WITHIN).expect("a message in time").expect("a message");
+                let message = reader.poll(LONG).expect("a message in time").expect("a message");
                 let headers = message.headers().map(|headers| headers.iter()).into_iter().flatten();
                 let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
                 all.push(Read {
