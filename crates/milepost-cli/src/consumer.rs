@@ -46,8 +46,12 @@ fn line(status: &ConsumerStatus) -> String {
         (false, true) => "takes messages in",
         (false, false) => "does not reach its broker",
     };
+    let failing = match &*status.failing_topics {
+        [] => String::new(),
+        topics => format!("; nothing can be published to {}", topics.join(", ")),
+    };
     format!(
-        "{how}: {} active, {} consumed, {} failed, lag {}, {}",
+        "{how}: {} active, {} consumed, {} failed, lag {}, {}{failing}",
         status.active_executions,
         status.consumed_count,
         status.failed_count,

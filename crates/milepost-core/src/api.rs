@@ -444,6 +444,9 @@ pub struct ConsumerStatus {
     pub connected: bool,
     /// How many partitions this node reads.
     pub partitions: u64,
+    /// Topics that take nothing of what this node publishes; what is for them waits in the store.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failing_topics: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

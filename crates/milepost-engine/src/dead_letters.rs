@@ -1,4 +1,5 @@
-//! Dead letters put back: a task goes on from its checkpoint, and a message that was none goes where it came from.
+//! Dead letters put back: a task goes on from its checkpoint, a message that was none goes where it came from, and what
+//! could not be published goes to the outbox.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use milepost_core::plan::{PlanCommand, Trigger};
 use milepost_core::task::{By, Command, Task, TaskStatus};
 use milepost_core::time::{Millis, Timestamp};
 use milepost_store::{
-    Addressee, Book, BookChange, Parcel, PoisonOrigin, StoreError, StoredTask, WrittenAs, dead_letter_key,
+    Addressee, Book, BookChange, Parcel, PoisonOrigin, StoreError, StoredTask, Unpublished, WrittenAs, dead_letter_key,
 };
 use serde_json::Value;
 
@@ -38,6 +39,9 @@ impl Engine {
             let letter = engine.store().entry(Book::DeadLetters, &id, engine.clock().now()).await?;
             let letter = letter.ok_or_else(missing)?;
             let letter: Value = serde_json::from_str(&letter.body).map_err(|error| damaged(&id, &error))?;
+            if let Some(unpublished) = Unpublished::of(&letter) {
+                return engine.redrive_unpublished(&id, &unpublished).await;
+            }
             match engine.task_of(&id, &letter).await? {
                 Some(stored) => engine.redrive_task(stored, by).await,
                 None => engine.redrive_message(&id, &letter).await,
@@ -73,6 +77,12 @@ impl Engine {
         let status = self.inner().command(&task, asked, Some(stored)).await?;
         self.inner().wake();
         Ok(Redriven { message_id, task: Some((task, status)) })
+    }
+
+    /// Into the outbox again, as it was: whoever hears of it should know it by the same name.
+    async fn redrive_unpublished(&self, id: &str, unpublished: &Unpublished) -> Result<Redriven, VerbError> {
+        self.store().change_books(unpublished.put_back(id, self.clock().now())).await?;
+        Ok(Redriven { message_id: None, task: None })
     }
 
     async fn redrive_message(&self, id: &str, letter: &Value) -> Result<Redriven, VerbError> {

@@ -2,22 +2,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use milepost_core::message::Origin;
 use milepost_engine::Engine;
-use rdkafka::Message as _;
-use rdkafka::consumer::{CommitMode, Consumer};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::BorrowedMessage;
-use rdkafka::topic_partition_list::TopicPartitionList;
+use tokio::time::Instant;
 
 use crate::chain::Chains;
-use crate::clients::{self, Reader};
+use crate::cluster::{Cluster, Fetched, ReadError, Reader};
 use crate::incoming::Incoming;
 use crate::lines::Lines;
+use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::taker::Taker;
 use crate::valve::{Turn, Valve};
@@ -40,6 +37,7 @@ pub(crate) struct Intake {
     pub(crate) engine: Engine,
     pub(crate) chains: Arc<Chains>,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) cluster: Arc<dyn Cluster>,
 }
 
 /// Why reading ended.
@@ -51,30 +49,30 @@ enum Ended {
 
 impl Intake {
     /// `reader` is one that has not begun yet.
-    pub(crate) async fn run(self, reader: Reader) {
+    pub(crate) async fn run(self, reader: Box<dyn Reader>) {
         let stopped = self.shared.stopped.clone();
         let Some(remember) = stopped.run_until_cancelled(self.shared.ready()).await else {
-            return close(reader, self.shared).await;
+            return close(reader, &self.shared).await;
         };
-        let Self { engine, chains, shared } = self;
+        let Self { engine, chains, shared, cluster } = self;
         let taker = Taker { engine, chains, shared: shared.clone(), lines: Lines::default(), remember };
         let mut reader = reader;
         loop {
-            let ended = match reader.subscribe(&[&shared.settings.topic]) {
-                Ok(()) => read(&taker, &reader).await,
+            let ended = match reader.subscribe() {
+                Ok(()) => read(&taker, &*reader).await,
                 Err(error) => {
-                    tracing::error!(%error, "the topic cannot be read");
+                    tracing::error!(error, "the topic cannot be read");
                     Ended::Broken
                 }
             };
-            close(reader, shared.clone()).await;
+            close(reader, &shared).await;
             if let Ended::Stopped = ended {
                 return;
             }
             if stopped.run_until_cancelled(tokio::time::sleep(BEGIN_AGAIN_AFTER)).await.is_none() {
                 return;
             }
-            reader = match clients::reader(&shared, taker.engine.node()) {
+            reader = match cluster.reader(shared.clone()) {
                 Ok(reader) => reader,
                 Err(error) => return tracing::error!(%error, "the topic is not read any more"),
             };
@@ -82,7 +80,7 @@ impl Intake {
     }
 }
 
-async fn read(taker: &Taker, reader: &Reader) -> Ended {
+async fn read(taker: &Taker, reader: &dyn Reader) -> Ended {
     let shared = &taker.shared;
     let mut in_hand = FuturesUnordered::new();
     let mut valve = Valve::Open;
@@ -93,38 +91,42 @@ async fn read(taker: &Taker, reader: &Reader) -> Ended {
         let (next, turn) = valve.next(wanted, Instant::now());
         let came = shared.reassigned.swap(false, Ordering::AcqRel) && next == Valve::Shut;
         match turn {
-            Some(Turn::Resume) => set_paused(reader, false),
-            Some(Turn::Pause) => set_paused(reader, true),
+            Some(Turn::Resume) => reader.set_paused(false),
+            Some(Turn::Pause) => reader.set_paused(true),
             // Partitions come open.
-            None if came => set_paused(reader, true),
+            None if came => reader.set_paused(true),
             None => {}
         }
         valve = next;
+        // What is done comes before what is new, so that a full topic cannot keep offsets from being committed.
         tokio::select! {
+            biased;
             () = shared.stopped.cancelled() => break Ended::Stopped,
-            message = reader.recv(), if valve.asks() => match message {
+            Some(ticket) = in_hand.next() => shared.offsets().done(ticket),
+            _ = commits.tick() => {
+                let offsets = shared.offsets().to_commit();
+                if !offsets.is_empty() {
+                    reader.commit(&offsets);
+                }
+            }
+            () = shared.valve.notified() => {}
+            _ = taker.engine.room_for_chains(), if room == 0 => {}
+            message = reader.next(), if valve.asks() => match message {
                 Ok(message) => {
                     shared.reach.well();
-                    let ticket = shared.offsets().taken(message.partition(), message.offset());
-                    let incoming = incoming(&message, &shared.settings.group);
+                    let ticket = shared.offsets().taken(message.partition, message.offset);
+                    let incoming = incoming(message, &shared.settings);
                     in_hand.push(async move {
                         taker.take_in(incoming).await;
                         ticket
                     });
                 }
-                Err(KafkaError::MessageConsumptionFatal(code)) => {
-                    tracing::error!(%code, "reading the topic has ended, and begins anew soon");
+                Err(ReadError::Broken(error)) => {
+                    tracing::error!(error, "reading the topic has ended, and begins anew soon");
                     break Ended::Broken;
                 }
                 Err(error) => passing(shared, &error).await,
             },
-            Some(ticket) = in_hand.next() => shared.offsets().done(ticket),
-            _ = commits.tick() => {
-                let offsets = shared.offsets().to_commit();
-                clients::commit(reader, &shared.settings.topic, &offsets);
-            }
-            () = shared.valve.notified() => {}
-            _ = taker.engine.room_for_chains(), if room == 0 => {}
             () = tokio::time::sleep(LOOK_EVERY), if !wanted => {}
         }
     };
@@ -154,57 +156,27 @@ fn wants(shared: &Shared, writing: usize, room: usize) -> bool {
 }
 
 /// An error after which reading goes on. It must not be asked for again at once.
-async fn passing(shared: &Shared, error: &KafkaError) {
-    match error.rdkafka_error_code() {
-        Some(RDKafkaErrorCode::AllBrokersDown) => shared.reach.lost(error),
-        Some(RDKafkaErrorCode::BrokerTransportFailure) => {}
-        Some(_) | None => shared.reach.troubled("the topic could not be read", error),
+async fn passing(shared: &Shared, error: &ReadError) {
+    match error {
+        ReadError::Away(why) => shared.reach.lost(why),
+        ReadError::Passing(_) | ReadError::Broken(_) => {
+            shared.reach.troubled(&format!("the topic could not be read: {error}"));
+        }
     }
     tokio::time::sleep(LOOK_EVERY).await;
 }
 
-fn set_paused(reader: &Reader, paused: bool) {
-    let done = reader.assignment().and_then(
-        |all: TopicPartitionList| {
-            if paused { reader.pause(&all) } else { reader.resume(&all) }
-        },
-    );
-    if let Err(error) = done {
-        tracing::debug!(%error, paused, "the partitions could not be paused or resumed");
-    }
-}
-
-fn incoming(message: &BorrowedMessage<'_>, group: &str) -> Incoming {
-    let origin = Origin {
-        topic: message.topic().into(),
-        partition: message.partition(),
-        offset: message.offset(),
-        timestamp: message.timestamp().to_millis().unwrap_or_default(),
-        group: group.into(),
-    };
-    let key = message.key().map(|key| String::from_utf8_lossy(key).into_owned());
-    Incoming { origin, key, bytes: message.payload().unwrap_or_default().to_vec() }
+fn incoming(message: Fetched, settings: &Settings) -> Incoming {
+    let Fetched { partition, offset, timestamp, key, payload } = message;
+    let (topic, group) = (settings.topic.as_str().into(), settings.group.as_str().into());
+    let key = key.map(|key| String::from_utf8_lossy(&key).into_owned());
+    Incoming { origin: Origin { topic, partition, offset, timestamp, group }, key, bytes: payload }
 }
 
 /// Commits what is durable and says farewell. Without brokers that may take for ever, so it is waited for only so long.
-async fn close(reader: Reader, shared: Arc<Shared>) {
-    let (done, waited) = tokio::sync::oneshot::channel();
-    let farewell = move || {
-        let offsets = shared.offsets().to_commit();
-        if !offsets.is_empty() {
-            let offsets = clients::list(&shared.settings.topic, &offsets);
-            if let Err(error) = reader.commit(&offsets, CommitMode::Sync) {
-                tracing::debug!(%error, "the last offsets were not committed");
-            }
-        }
-        drop(reader);
-        let _ = done.send(());
-    };
-    std::thread::Builder::new()
-        .name("milepost-kafka-farewell".to_owned())
-        .spawn(farewell)
-        .expect("a thread can be started");
-    if tokio::time::timeout(FAREWELL, waited).await.is_err() {
+async fn close(reader: Box<dyn Reader>, shared: &Shared) {
+    let offsets = shared.offsets().to_commit();
+    if tokio::time::timeout(FAREWELL, reader.close(offsets)).await.is_err() {
         tracing::warn!("Kafka did not answer the farewell; what was read last is read again, and known");
     }
 }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use milepost_engine::{Consumer, ConsumerStatus, Engine};
 use tokio::task::JoinHandle;
 
-use crate::attendant;
 use crate::chain::Chains;
-use crate::clients;
+use crate::cluster::Cluster;
 use crate::intake::Intake;
+use crate::librdkafka::Librdkafka;
 use crate::relay::Relay;
 use crate::settings::{Settings, SettingsError};
 use crate::shared::Shared;
@@ -26,14 +26,26 @@ pub struct Kafka {
 impl Kafka {
     /// Brokers that are away are waited for; only settings that cannot be right are refused.
     pub fn start(engine: Engine, settings: Settings, chains: Chains) -> Result<Self, SettingsError> {
+        let cluster = Arc::new(Librdkafka::new(settings.clone(), engine.node()));
+        Self::start_on(cluster, engine, settings, chains)
+    }
+
+    /// The same over brokers of the caller's own.
+    pub fn start_on(
+        cluster: Arc<dyn Cluster>,
+        engine: Engine,
+        settings: Settings,
+        chains: Chains,
+    ) -> Result<Self, SettingsError> {
         settings.check()?;
         let shared = Arc::new(Shared::new(settings));
-        let reader = clients::reader(&shared, engine.node())?;
-        let writer = clients::writer(&shared, engine.node())?;
-        attendant::start(&shared, engine.node())?;
-        let intake = Intake { engine: engine.clone(), chains: Arc::new(chains), shared: shared.clone() };
+        let reader = cluster.reader(shared.clone())?;
+        let writer = cluster.writer(shared.clone())?;
+        cluster.attend(shared.clone())?;
+        let (chains, shared_too) = (Arc::new(chains), shared.clone());
+        let intake = Intake { engine: engine.clone(), chains, shared: shared_too, cluster: cluster.clone() };
         let intake = tokio::spawn(intake.run(reader));
-        let relay = tokio::spawn(Relay::new(engine.clone(), shared.clone(), writer).run());
+        let relay = tokio::spawn(Relay::new(engine.clone(), shared.clone(), cluster, writer).run());
         Ok(Self { engine, shared, intake: Mutex::new(Some(intake)), relay: Mutex::new(Some(relay)) })
     }
 
@@ -64,6 +76,7 @@ impl Consumer for Kafka {
             lag: u64::try_from(lag.load(Ordering::Acquire)).ok(),
             connected: ready.borrow().is_some() && !reach.is_lost(),
             partitions: self.shared.offsets().partitions().len() as u64,
+            failing_topics: self.shared.failing_topics(),
         }
     }
 

@@ -3,15 +3,15 @@
 //! Nothing runs from here. An offset is committed when the store has the message, and an entry of the outbox is struck
 //! when the brokers have it; a crash in between repeats what the other side knows again.
 
-mod attendant;
 mod chain;
-mod clients;
+mod cluster;
 mod incoming;
 mod intake;
 mod kafka;
+mod librdkafka;
 mod lines;
-
 mod offsets;
+mod outgoing;
 mod reach;
 mod relay;
 mod settings;
@@ -21,5 +21,6 @@ mod turn;
 mod valve;
 
 pub use chain::Chains;
+pub use cluster::{Cluster, Fetched, Listener, PUBLISH_WITHIN, ReadError, Reader, Record, SendError, Writer};
 pub use kafka::Kafka;
 pub use settings::{Settings, SettingsError};

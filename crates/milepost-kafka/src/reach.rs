@@ -23,12 +23,11 @@ impl Reach {
     }
 
     /// Something else went wrong, and is tried again.
-    pub(crate) fn troubled(&self, what: &str, error: &dyn std::fmt::Display) {
-        let said = format!("{what}: {error}");
+    pub(crate) fn troubled(&self, what: &str) {
         let mut state = self.state();
-        if state.trouble.as_ref() != Some(&said) {
-            tracing::warn!("{said}");
-            state.trouble = Some(said);
+        if state.trouble.as_deref() != Some(what) {
+            tracing::warn!("{what}");
+            state.trouble = Some(what.to_owned());
         }
     }
 

@@ -1,5 +1,6 @@
 //! What the parts of a node's Kafka side know of each other.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,6 +8,7 @@ use milepost_core::time::Millis;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::cluster::Listener;
 use crate::offsets::Offsets;
 use crate::reach::Reach;
 use crate::settings::Settings;
@@ -17,7 +19,7 @@ pub(crate) struct Shared {
     pub(crate) reach: Reach,
     pub(crate) counts: Counts,
     offsets: Mutex<Offsets>,
-    /// Partitions came or went: those that came are not paused yet.
+    /// Partitions came, and are not paused yet.
     pub(crate) reassigned: AtomicBool,
     /// A person said so.
     pub(crate) paused: AtomicBool,
@@ -31,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) closed: CancellationToken,
     /// Messages that nobody has taken in yet; below zero when nobody knows.
     pub(crate) lag: AtomicI64,
+    /// Topics that take nothing for now, and why. What is for them waits in the outbox.
+    failing: Mutex<BTreeMap<String, String>>,
 }
 
 #[derive(Debug, Default)]
@@ -59,6 +63,7 @@ impl Shared {
             stopped: CancellationToken::new(),
             closed: CancellationToken::new(),
             lag: AtomicI64::new(-1),
+            failing: Mutex::default(),
         }
     }
 
@@ -71,8 +76,35 @@ impl Shared {
         self.valve.notify_one();
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed.is_cancelled()
+    /// Said once for each reason, not at every attempt.
+    pub(crate) fn fails(&self, topic: &str, why: &str) {
+        let known = self.failing().insert(topic.to_owned(), why.to_owned());
+        if known.as_deref() != Some(why) {
+            tracing::warn!(
+                topic,
+                why,
+                "a topic takes nothing; what is for it waits in the store, and the rest goes on"
+            );
+        }
+    }
+
+    pub(crate) fn takes_again(&self, topic: &str) {
+        if self.failing().remove(topic).is_some() {
+            tracing::info!(topic, "the topic takes what is published again");
+        }
+    }
+
+    /// Nothing waits for any topic, whoever has published it.
+    pub(crate) fn nothing_waits(&self) {
+        self.failing().clear();
+    }
+
+    pub(crate) fn failing_topics(&self) -> Vec<String> {
+        self.failing().keys().cloned().collect()
+    }
+
+    fn failing(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until the topics are there.
@@ -83,6 +115,58 @@ impl Shared {
             // The sender is a part of this.
             Ok(None) | Err(_) => std::future::pending().await,
         }
+    }
+}
+
+impl Listener for Shared {
+    fn ready(&self, remember: Millis) {
+        self.ready.send_replace(Some(remember));
+    }
+
+    fn assigned(&self, partitions: &[i32]) {
+        {
+            let mut offsets = self.offsets();
+            partitions.iter().for_each(|&partition| offsets.assigned(partition));
+        }
+        tracing::info!(partitions = partitions.len(), "partitions came");
+        self.reassigned.store(true, Ordering::Release);
+        self.valve.notify_one();
+    }
+
+    fn revoked(&self, partitions: &[i32]) -> Vec<(i32, i64)> {
+        tracing::info!(partitions = partitions.len(), "partitions went");
+        let mut offsets = self.offsets();
+        partitions.iter().filter_map(|&partition| Some((partition, offsets.revoked(partition)?))).collect()
+    }
+
+    fn committed(&self, offsets: &[(i32, i64)]) {
+        let mut known = self.offsets();
+        offsets.iter().for_each(|&(partition, offset)| known.committed(partition, offset));
+    }
+
+    fn lag(&self, lag: Option<u64>) {
+        let lag = lag.map_or(-1, |lag| i64::try_from(lag).unwrap_or(i64::MAX));
+        self.lag.store(lag, Ordering::Release);
+    }
+
+    fn lost(&self, why: &str) {
+        self.reach.lost(&why);
+    }
+
+    fn found(&self) {
+        self.reach.found();
+    }
+
+    fn troubled(&self, what: &str) {
+        self.reach.troubled(what);
+    }
+
+    fn partitions(&self) -> Vec<i32> {
+        self.offsets().partitions()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.is_cancelled()
     }
 }
 

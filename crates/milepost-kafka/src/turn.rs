@@ -5,11 +5,11 @@ use milepost_engine::Engine;
 use milepost_store::{Book, BookChange, Entry, StoreError};
 use serde_json::json;
 
-use crate::clients::PUBLISH_WITHIN_MS;
+use crate::cluster::PUBLISH_WITHIN;
 
 const WINDOW_MS: i64 = 10_000;
 /// A batch is begun only when it is sure to end within the turn.
-const MARGIN: Millis = Millis::new(PUBLISH_WITHIN_MS + 500);
+const MARGIN: Millis = Millis::new(PUBLISH_WITHIN.get() + 500);
 /// Entries of old turns go by themselves.
 const FORGOTTEN_AFTER: Millis = Millis::from_secs(60);
 
@@ -24,29 +24,18 @@ impl Turns {
         Self { engine, until: None }
     }
 
-    /// Whether there is time for one more batch. A turn that ends soon is prolonged before anybody else can have it.
-    pub(crate) async fn have(&mut self) -> Result<bool, StoreError> {
+    /// Whether there is time for one more batch. A turn that ends soon is prolonged before anybody else can have it, unless
+    /// the brokers are out of reach from here: another node may be luckier.
+    pub(crate) async fn have(&mut self, in_reach: bool) -> Result<bool, StoreError> {
         let now = self.engine.clock().now();
         match self.until {
-            Some(until) if now + MARGIN < until => return Ok(true),
-            Some(until) if now < until => {
-                if self.take(until).await? {
-                    return Ok(true);
-                }
-            }
+            Some(until) if now + MARGIN < until => Ok(true),
+            Some(until) if now < until => Ok(in_reach && self.take(until).await?),
             Some(_) | None => {
                 let begun = Timestamp::from_millis(now.as_millis() / WINDOW_MS * WINDOW_MS);
-                if self.take(begun).await? {
-                    return Ok(now + MARGIN < begun + Millis::new(WINDOW_MS.unsigned_abs()));
-                }
+                Ok(self.take(begun).await? && now + MARGIN < begun + Millis::new(WINDOW_MS.unsigned_abs()))
             }
         }
-        Ok(false)
-    }
-
-    /// Another node may be luckier.
-    pub(crate) fn give_up(&mut self) {
-        self.until = None;
     }
 
     /// Takes the window that begins then, unless somebody else has it.

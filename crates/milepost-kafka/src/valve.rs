@@ -1,7 +1,9 @@
 //! When to stop reading. For a moment it is enough not to ask; after that the partitions are paused and asking goes on,
 //! because a group takes a member that is silent for long to be dead.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// Most waits are shorter than this, and pausing costs what was fetched ahead.
 const HOLD: Duration = Duration::from_millis(250);

@@ -194,6 +194,8 @@ impl Collector for Intake {
         gauge(&mut to, "milepost_consumer_connected", help, None, i64::from(status.connected))?;
         let help = "Partitions that this node reads";
         gauge(&mut to, "milepost_consumer_partitions", help, None, signed(status.partitions))?;
+        let help = "Topics that take nothing of what this node publishes";
+        gauge(&mut to, "milepost_consumer_failing_topics", help, None, signed(status.failing_topics.len() as u64))?;
         if let Some(lag) = status.lag {
             let help = "Messages of this node's partitions that are still to be read";
             gauge(&mut to, "milepost_consumer_lag_messages", help, None, signed(lag))?;

@@ -13,6 +13,7 @@ mod nodes;
 mod open;
 mod poison;
 mod row;
+mod set_aside;
 mod snapshot;
 mod store;
 mod view;
@@ -42,4 +43,5 @@ pub use nodes::{Beat, Beaten, LEASE, LOCK_TTL, Letter, Membership, NodeIdentity,
 pub use open::{BadUrl, StoreUrl, redacted};
 pub use poison::{Poison, PoisonOrigin};
 pub use postgres::PostgresStore;
+pub use set_aside::{SetAside, Unpublished};
 pub use store::Store;

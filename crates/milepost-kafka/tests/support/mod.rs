@@ -17,12 +17,13 @@ use milepost_core::plan::{ParseOptions, Plan, parse, parse_chain};
 use milepost_core::task::TaskStatus;
 use milepost_core::time::Millis;
 use milepost_engine::{Consumer, ConsumerStatus, Engine, Options, Registry};
-use milepost_kafka::{Chains, Kafka, Settings};
+use milepost_kafka::{Chains, Cluster, Kafka, Settings};
 use milepost_store::memory::MemoryStore;
 use milepost_store::{Book, Entry, EntryQuery, Membership, Resubmit, Start, Store};
 use serde_json::{Value, json};
 
 use kinds::Journal;
+#[allow(unused_imports, reason = "only tests with a broker need it")]
 pub(crate) use topics::Topics;
 
 /// Nothing here takes longer on any machine, however busy, unless it never happens.
@@ -68,6 +69,22 @@ impl Node {
         let engine = Engine::new(store, registry, options);
         engine.start();
         let kafka = Kafka::start(engine.clone(), settings, chains()).expect("good settings");
+        Self { engine, kafka }
+    }
+
+    /// Over brokers that the test plays.
+    #[allow(dead_code, reason = "tests with a broker do not")]
+    pub(crate) fn start_on(
+        cluster: Arc<dyn Cluster>,
+        options: Options,
+        settings: Settings,
+        store: Arc<dyn Store>,
+        registry: Registry,
+    ) -> Self {
+        let options = Options { lease: LEASE.as_duration(), ..options };
+        let engine = Engine::new(store, registry, options);
+        engine.start();
+        let kafka = Kafka::start_on(cluster, engine.clone(), settings, chains()).expect("good settings");
         Self { engine, kafka }
     }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use milepost_core::time::Millis;
 use milepost_kafka::Settings;
+use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Headers, Message};
@@ -67,6 +69,31 @@ impl Topics {
     /// Another group that reads the same topics from their beginning.
     pub(crate) fn settings_of_another_group(&self) -> Settings {
         Settings { group: format!("{}-2", self.settings.group), ..self.settings.clone() }
+    }
+
+    /// Makes a topic of one partition, with settings of its own.
+    pub(crate) async fn make(&self, topic: &str, settings: &[(&str, &str)]) {
+        let new = NewTopic::new(topic, 1, TopicReplication::Fixed(1));
+        let new = settings.iter().fold(new, |new, (name, value)| new.set(name, value));
+        let made = self.admin().create_topics([&new], &AdminOptions::new()).await.expect("a broker");
+        made.into_iter().for_each(|made| _ = made.expect("a new topic"));
+    }
+
+    pub(crate) async fn delete(&self, topic: &str) {
+        let gone = self.admin().delete_topics(&[topic], &AdminOptions::new()).await.expect("a broker");
+        gone.into_iter().for_each(|gone| _ = gone.expect("a topic"));
+    }
+
+    /// Its settings from now on, all of them.
+    pub(crate) async fn set(&self, topic: &str, settings: &[(&str, &str)]) {
+        let change = AlterConfig::new(ResourceSpecifier::Topic(topic));
+        let change = settings.iter().fold(change, |change, (name, value)| change.set(name, value));
+        let set = self.admin().alter_configs([&change], &AdminOptions::new()).await.expect("a broker");
+        set.into_iter().for_each(|set| _ = set.expect("a topic"));
+    }
+
+    fn admin(&self) -> AdminClient<DefaultClientContext> {
+        ClientConfig::new().set("bootstrap.servers", &self.settings.brokers).create().expect("a client")
     }
 
     pub(crate) async fn send(&self, message: &Value) {

@@ -1,7 +1,6 @@
-//! The clients of the library, and what they report of themselves.
+//! The library's clients, as they are set up, and what they report of themselves.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use rdkafka::client::ClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
@@ -10,32 +9,34 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::producer::FutureProducer;
 use rdkafka::{Offset, TopicPartitionList};
 
+use crate::cluster::{Listener, PUBLISH_WITHIN};
 use crate::settings::{Settings, SettingsError};
-use crate::shared::Shared;
 
-pub(crate) type Reader = StreamConsumer<Reports>;
-pub(crate) type Writer = FutureProducer<Reports>;
-
-/// How long the brokers may take to acknowledge what is published, before it counts as not published.
-pub(crate) const PUBLISH_WITHIN_MS: u64 = 5_000;
+/// Sooner than a record is given up, so that the reason is known.
+const MISSING_TOPIC_AFTER_MS: &str = "3000";
 
 /// What the library has to say, put where it belongs.
-#[derive(Clone)]
-pub(crate) struct Reports {
-    shared: Arc<Shared>,
+#[derive(Debug, Clone)]
+pub(super) struct Reports {
+    listener: Arc<dyn Listener>,
+    topic: String,
 }
 
 impl Reports {
-    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
-        Self { shared: shared.clone() }
+    pub(super) fn new(settings: &Settings, listener: Arc<dyn Listener>) -> Self {
+        Self { listener, topic: settings.topic.clone() }
     }
 }
 
 /// Reads the topic as this node: under its name, so that one that is soon back keeps its partitions.
-pub(crate) fn reader(shared: &Arc<Shared>, node: &str) -> Result<Reader, SettingsError> {
-    let mut config = common(&shared.settings, node);
+pub(super) fn reader(
+    settings: &Settings,
+    listener: Arc<dyn Listener>,
+    node: &str,
+) -> Result<StreamConsumer<Reports>, SettingsError> {
+    let mut config = common(settings, node);
     config
-        .set("group.id", &shared.settings.group)
+        .set("group.id", &settings.group)
         .set("group.instance.id", node)
         .set("session.timeout.ms", "15000")
         .set("partition.assignment.strategy", "cooperative-sticky")
@@ -43,30 +44,41 @@ pub(crate) fn reader(shared: &Arc<Shared>, node: &str) -> Result<Reader, Setting
         // A pause throws away what was fetched ahead, so that should not be much.
         .set("queued.min.messages", "1000")
         .set("queued.max.messages.kbytes", "16384");
-    add(&mut config, &shared.settings);
+    add(&mut config, settings);
     config.set("enable.auto.commit", "false").set("enable.auto.offset.store", "false");
-    config.create_with_context(Reports::new(shared)).map_err(SettingsError::Client)
+    config.create_with_context(Reports::new(settings, listener)).map_err(SettingsError::Client)
 }
 
 /// Asks about the group's offsets without being a member.
-pub(crate) fn onlooker(shared: &Arc<Shared>, node: &str) -> Result<BaseConsumer<Reports>, SettingsError> {
-    let mut config = common(&shared.settings, node);
-    add(&mut config, &shared.settings);
-    config.set("group.id", &shared.settings.group).set("enable.auto.commit", "false");
-    config.create_with_context(Reports::new(shared)).map_err(SettingsError::Client)
+pub(super) fn onlooker(
+    settings: &Settings,
+    listener: Arc<dyn Listener>,
+    node: &str,
+) -> Result<BaseConsumer<Reports>, SettingsError> {
+    let mut config = common(settings, node);
+    add(&mut config, settings);
+    config.set("group.id", &settings.group).set("enable.auto.commit", "false");
+    config.create_with_context(Reports::new(settings, listener)).map_err(SettingsError::Client)
 }
 
 /// What is published twice by the library is there once, and in order.
-pub(crate) fn writer(shared: &Arc<Shared>, node: &str) -> Result<Writer, SettingsError> {
-    let mut config = common(&shared.settings, node);
-    config.set("linger.ms", "5").set("message.timeout.ms", PUBLISH_WITHIN_MS.to_string());
-    add(&mut config, &shared.settings);
+pub(super) fn writer(
+    settings: &Settings,
+    listener: Arc<dyn Listener>,
+    node: &str,
+) -> Result<FutureProducer<Reports>, SettingsError> {
+    let mut config = common(settings, node);
+    config
+        .set("linger.ms", "5")
+        .set("message.timeout.ms", PUBLISH_WITHIN.get().to_string())
+        .set("topic.metadata.propagation.max.ms", MISSING_TOPIC_AFTER_MS);
+    add(&mut config, settings);
     config.set("acks", "all").set("enable.idempotence", "true");
-    config.create_with_context(Reports::new(shared)).map_err(SettingsError::Client)
+    config.create_with_context(Reports::new(settings, listener)).map_err(SettingsError::Client)
 }
 
 /// For what is asked of the cluster itself.
-pub(crate) fn plain(settings: &Settings, node: &str) -> ClientConfig {
+pub(super) fn plain(settings: &Settings, node: &str) -> ClientConfig {
     let mut config = common(settings, node);
     add(&mut config, settings);
     config
@@ -98,7 +110,7 @@ impl ClientContext for Reports {
         tracing::debug!(target: "milepost_kafka::library", "{error}: {reason}");
         // One connection that is closed is opened again.
         if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown) {
-            self.shared.reach.lost(&reason);
+            self.listener.lost(reason);
         }
     }
 }
@@ -106,42 +118,32 @@ impl ClientContext for Reports {
 impl ConsumerContext for Reports {
     fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         match rebalance {
-            Rebalance::Assign(partitions) => {
-                let mut offsets = self.shared.offsets();
-                partitions.elements().iter().for_each(|element| offsets.assigned(element.partition()));
-                tracing::info!(partitions = partitions.count(), "partitions came");
-            }
+            Rebalance::Assign(_) => {}
             Rebalance::Revoke(partitions) => {
-                let mut last = Vec::new();
-                {
-                    let mut offsets = self.shared.offsets();
-                    for element in partitions.elements() {
-                        let partition = element.partition();
-                        last.extend(offsets.revoked(partition).map(|offset| (partition, offset)));
-                    }
-                }
-                tracing::info!(partitions = partitions.count(), "partitions went");
-                commit(consumer, &self.shared.settings.topic, &last);
+                let last = self.listener.revoked(&numbers(partitions));
+                commit(consumer, &self.topic, &last);
             }
             Rebalance::Error(error) => tracing::warn!(%error, "the partitions could not be shared out"),
         }
     }
 
-    fn post_rebalance(&self, _consumer: &BaseConsumer<Self>, _rebalance: &Rebalance<'_>) {
-        self.shared.reassigned.store(true, Ordering::Release);
-        self.shared.valve.notify_one();
+    /// Only now can those that came be paused; no message of theirs was handed out yet.
+    fn post_rebalance(&self, _consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        match rebalance {
+            Rebalance::Assign(partitions) => self.listener.assigned(&numbers(partitions)),
+            Rebalance::Revoke(_) | Rebalance::Error(_) => {}
+        }
     }
 
     fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
         match result {
             Ok(()) => {
-                self.shared.reach.found();
-                let mut known = self.shared.offsets();
-                for element in offsets.elements() {
-                    if let (Ok(()), Offset::Offset(offset)) = (element.error(), element.offset()) {
-                        known.committed(element.partition(), offset);
-                    }
-                }
+                self.listener.found();
+                let known = offsets.elements().into_iter().filter_map(|element| match element.offset() {
+                    Offset::Offset(offset) if element.error().is_ok() => Some((element.partition(), offset)),
+                    _ => None,
+                });
+                self.listener.committed(&known.collect::<Vec<_>>());
             }
             // What is not committed is committed with the next ones, or read again and known.
             Err(error) => tracing::debug!(%error, "offsets were not committed"),
@@ -149,8 +151,12 @@ impl ConsumerContext for Reports {
     }
 }
 
+fn numbers(partitions: &TopicPartitionList) -> Vec<i32> {
+    partitions.elements().iter().map(|element| element.partition()).collect()
+}
+
 /// Sends offsets on their way; what came of it is reported.
-pub(crate) fn commit<C: ConsumerContext>(consumer: &impl Consumer<C>, topic: &str, offsets: &[(i32, i64)]) {
+pub(super) fn commit<C: ConsumerContext>(consumer: &impl Consumer<C>, topic: &str, offsets: &[(i32, i64)]) {
     if offsets.is_empty() {
         return;
     }
@@ -159,16 +165,10 @@ pub(crate) fn commit<C: ConsumerContext>(consumer: &impl Consumer<C>, topic: &st
     }
 }
 
-pub(crate) fn list(topic: &str, offsets: &[(i32, i64)]) -> TopicPartitionList {
+pub(super) fn list(topic: &str, offsets: &[(i32, i64)]) -> TopicPartitionList {
     let mut list = TopicPartitionList::new();
     for &(partition, offset) in offsets {
         list.add_partition_offset(topic, partition, Offset::Offset(offset)).expect("an offset that was read is one");
     }
     list
-}
-
-impl std::fmt::Debug for Reports {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reports").finish_non_exhaustive()
-    }
 }
