@@ -16,7 +16,7 @@ fn read(source: &str) -> Plan {
     eprintln!("{} bytes, {} tasks: {took:?}, peak {:?} MiB", source.len(), plan.tasks.len(), peak_mib());
     assert_eq!(plan.tasks.len(), TASKS);
     // Unoptimised code on a busy machine; a release build takes a fraction of a second.
-    assert!(took < Duration::from_secs(30), "{took:?}");
+    assert!(took < Duration::from_secs(300), "{took:?}");
     plan
 }
 

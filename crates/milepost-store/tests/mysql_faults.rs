@@ -50,7 +50,8 @@ async fn a_node_that_freezes_inside_a_transaction_holds_up_the_others_for_second
     proxy.reached().await;
     let start = Instant::now();
     assert_eq!(ids(&claim(&other, "other", 1).await.unwrap()), ["u"]);
-    assert!(start.elapsed() < Duration::from_secs(12), "{:?}", start.elapsed());
+    // Its lease would be over only after a minute.
+    assert!(start.elapsed() < Duration::from_secs(45), "{:?}", start.elapsed());
     proxy.release();
     // Its transaction was rolled back by then, and the outcome is for it to find out.
     let outcome = commit.await.unwrap();

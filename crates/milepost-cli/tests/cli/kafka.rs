@@ -59,6 +59,7 @@ mod with_kafka {
         let begin = Instant::now();
         served.running.signal(Signal::TERM);
         served.running.end().must_exit(0);
-        assert!(begin.elapsed() < Duration::from_secs(15), "it took {:?} to end", begin.elapsed());
+        // Seconds, and not for ever: a busy machine may make more of them.
+        assert!(begin.elapsed() < Duration::from_secs(120), "it took {:?} to end", begin.elapsed());
     }
 }

@@ -13,13 +13,19 @@ const TASKS: u64 = 200_000;
 const MOST_MEMORY: u64 = 400 << 20;
 /// Generous: only an answer that looks at every task takes as long.
 const AT_ONCE: Duration = Duration::from_secs(10);
+/// On a busy machine one of so many is quick all the same, and none is that looks at every task.
+const TRIES: usize = 10;
 
 /// What a command that must be quick answers.
 fn answer(world: &World, args: &[&str]) -> Value {
-    let asked = Instant::now();
-    let answer = world.json(args);
-    assert!(asked.elapsed() < AT_ONCE, "{args:?} took {:?}", asked.elapsed());
-    answer
+    for _ in 0..TRIES {
+        let asked = Instant::now();
+        let answer = world.json(args);
+        if asked.elapsed() < AT_ONCE {
+            return answer;
+        }
+    }
+    panic!("{args:?} took longer than {AT_ONCE:?} every time");
 }
 
 fn counts_everything(tasks: &Value) {

@@ -20,7 +20,7 @@ def publish(brokers, topic):
         key = record["key"].encode() if record["key"] is not None else None
         sent.append(producer.send(topic, key=key, value=bytes.fromhex(record["value"])))
     for one in sent:
-        one.get(timeout=60)
+        one.get(timeout=600)
     producer.close()
     print(len(sent))
 

@@ -13,11 +13,8 @@ use crate::mix::{self, Fate, Mix};
 use crate::node::Node;
 use crate::place::block_on;
 use crate::seed::Dice;
-use crate::support::wait_for;
+use crate::support::{PATIENCE, wait_for};
 use crate::topics::{Record, Site};
-
-/// Longer than this it does not take on a busy machine; only a test that fails waits for it.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// How many tasks; MILEPOST_TEST_TASKS asks for more or fewer.
 fn size() -> usize {
@@ -102,10 +99,11 @@ fn wait_long(what: &str, node: &Node, is_so: impl Fn() -> bool) {
 }
 
 fn wait_for_the_end(site: &Site, mix: &Mix, node: &Node) {
-    let deadline = Instant::now() + PATIENCE;
     block_on(async {
         let store = judge::open(&site.place).await;
         for task in mix.tasks.keys() {
+            // Each has its own: as long as tasks end, it goes on.
+            let deadline = Instant::now() + PATIENCE;
             loop {
                 let status = judge::status(&*store, task).await;
                 if status.is_some_and(TaskStatus::is_ended) {

@@ -14,7 +14,7 @@ use crate::support::World;
 const STAGES: usize = 5;
 const AT_ONCE: usize = 60;
 /// Longer than this it does not take on a busy machine; only a test that fails waits for it.
-const PATIENCE: Duration = Duration::from_secs(600);
+const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// How many tasks; MILEPOST_TEST_TASKS asks for more or fewer.
 fn size() -> usize {

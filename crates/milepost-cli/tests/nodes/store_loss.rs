@@ -1,13 +1,13 @@
 //! The store goes away in the middle of a plan and comes back: what each `on_store_loss` makes of it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use milepost_core::task::PlanStatus;
 
 use crate::ledger;
 use crate::node::Node;
 use crate::place::{Backend, Place};
-use crate::support::{World, wait_for};
+use crate::support::{PATIENCE, World, wait_for};
 
 const TASKS: usize = 12;
 const STAGES: usize = 5;
@@ -56,17 +56,11 @@ fn fails(backend: Backend, outage: impl Fn(&Place)) {
 }
 
 fn wait_for_the_end(place: &Place, node: &Node, status: PlanStatus) {
-    // Twice the patience of other waits: the node may be some seconds away from its next try.
-    for again in [true, false] {
-        let ended = std::panic::catch_unwind(|| {
-            wait_for(&format!("the plan to be {status}"), || {
-                ledger::status(place, "p").filter(|found| *found == status)
-            })
-        });
-        if ended.is_ok() {
-            return;
-        }
-        assert!(again, "the plan is {:?} and not {status}; the node says\n{}", ledger::status(place, "p"), node.said());
+    let deadline = Instant::now() + PATIENCE;
+    while ledger::status(place, "p") != Some(status) {
+        let found = ledger::status(place, "p");
+        assert!(Instant::now() < deadline, "the plan is {found:?} and not {status}; the node says\n{}", node.said());
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

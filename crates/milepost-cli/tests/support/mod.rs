@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Longer than anything here takes on a busy machine; only a test that fails waits for it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A working directory with a store in it, gone when the test is over.
 pub(crate) struct World {

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 
 /// Never waits for ever.
 pub(crate) async fn bounded<T>(what: &str, work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), work).await.unwrap_or_else(|_| panic!("never happened: {what}"))
+    tokio::time::timeout(Duration::from_secs(600), work).await.unwrap_or_else(|_| panic!("never happened: {what}"))
 }
 
 pub(crate) fn plan_id(id: &str) -> PlanId {

@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use milepost_core::failure::{ErrorType, Failure};
 use milepost_core::time::Millis;
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
 use crate::support::server::{Answer, Server, json as json_reply, reply};
-use crate::support::{Seen, call, eventually, failure, outputs, within};
+use crate::support::{PATIENCE, Seen, call, eventually, failure, outputs, within};
 
 async fn send(with: Value) -> Outcome {
     send_by(&HttpKind::new(), with).await
@@ -354,7 +353,7 @@ async fn the_environment_cannot_redirect_requests_through_a_proxy() {
         .env_remove("no_proxy")
         .stdout(std::process::Stdio::null())
         .status();
-    assert!(tokio::time::timeout(Duration::from_secs(60), status).await.unwrap().unwrap().success());
+    assert!(tokio::time::timeout(PATIENCE, status).await.unwrap().unwrap().success());
 }
 
 #[tokio::test]

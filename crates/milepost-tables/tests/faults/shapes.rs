@@ -11,7 +11,7 @@ use crate::support::data::numbered;
 use crate::support::home::Home;
 
 /// Nothing here takes so long, unless two wait for each other.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Changes the source after some batches. PostgreSQL and MySQL let a change wait until the rows are read, so that it comes
 /// before or after the second look; SQLite lets it through at once. Either the copy is refused and nothing is there, or it

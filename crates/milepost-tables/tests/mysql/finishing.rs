@@ -172,7 +172,7 @@ async fn a_swap_that_waits_for_a_reader_lets_the_others_pass() {
     while place.ask::<u8>(waits).await.is_empty() {
         tokio::task::yield_now().await;
     }
-    let passed = tokio::time::timeout(std::time::Duration::from_secs(40), rows(&place)).await;
+    let passed = tokio::time::timeout(std::time::Duration::from_secs(600), rows(&place)).await;
     assert_eq!(passed.expect("nobody waits for long"), expected(&[(1, "old"), (2, "old")]));
     reader.query_drop("COMMIT").await.unwrap();
     swapping.await.unwrap().unwrap();

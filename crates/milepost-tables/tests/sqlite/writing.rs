@@ -138,7 +138,7 @@ async fn writers_of_one_file_take_turns() {
     });
     let copies: Vec<_> = copies.collect();
     for copy in copies {
-        tokio::time::timeout(Duration::from_secs(60), copy).await.expect("each has its turn").unwrap();
+        tokio::time::timeout(Duration::from_secs(600), copy).await.expect("each has its turn").unwrap();
     }
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
     visitor.join().unwrap();

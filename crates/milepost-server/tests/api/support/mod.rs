@@ -23,7 +23,7 @@ pub(crate) use waits::Waits;
 
 /// Long enough for any machine, and never waited for when all is well.
 pub(crate) async fn bounded<T>(what: &str, work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), work).await.unwrap_or_else(|_| panic!("never happened: {what}"))
+    tokio::time::timeout(Duration::from_secs(600), work).await.unwrap_or_else(|_| panic!("never happened: {what}"))
 }
 
 /// A node with its server, and a client of it.

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 /// Longer than anything here takes, on any machine; a test that waits for this has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 pub(crate) fn call(seen: &Arc<Seen>) -> StageCall {
     StageCall {
