@@ -1,9 +1,6 @@
 //! A program whose disk fails, or that dies, at exactly the call that a test names.
 
-use std::path::PathBuf;
-use std::process::Command;
-use std::sync::OnceLock;
-
+use crate::library::library;
 use crate::support::{Running, World};
 
 /// Which calls are struck, counted from 1 over all threads.
@@ -42,25 +39,8 @@ impl Fault {
             Call::Write => "write",
         };
         let mut command = world.command(args);
-        command.env("LD_PRELOAD", library());
+        command.env("LD_PRELOAD", library("faults"));
         command.env("FAULT", format!("{call} {action} {} {}", self.first, self.last));
         world.start_command(command)
     }
-}
-
-/// Compiled once; whoever built the program has a C compiler, because SQLite is in it.
-fn library() -> &'static PathBuf {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/crash/faults.c");
-        // Beside the test itself. Moved there when it is whole: another run of the tests may be using the one it made.
-        let library = std::env::current_exe().unwrap().with_extension("faults.so");
-        let unfinished = library.with_extension(std::process::id().to_string());
-        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-        let flags = ["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"];
-        let status = Command::new(compiler).args(flags).arg(&unfinished).arg(source).arg("-ldl").status().unwrap();
-        assert!(status.success(), "{source} does not compile");
-        std::fs::rename(&unfinished, &library).unwrap();
-        library
-    })
 }

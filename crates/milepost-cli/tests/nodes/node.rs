@@ -1,5 +1,7 @@
 //! A node as an operator starts one: `milepost serve` on a store that others are on as well.
 
+use std::process::Command;
+
 use rustix::process::Signal;
 
 use crate::place::Place;
@@ -12,9 +14,21 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn start(world: &World, place: &Place, name: &str, more: &[&str]) -> Self {
+        Self::start_with(world, place, name, more, |_| {})
+    }
+
+    /// The same, in other circumstances.
+    pub(crate) fn start_with(
+        world: &World,
+        place: &Place,
+        name: &str,
+        more: &[&str],
+        prepare: impl FnOnce(&mut Command),
+    ) -> Self {
         let serve = ["serve", "--listen", "127.0.0.1:0", "--allow-commands", "--node", name];
         let mut command = world.command(&[&serve, more].concat());
         command.env("MILEPOST_STORE", &place.url);
+        prepare(&mut command);
         let running = world.start_command(command);
         let server = wait_for("a node to listen", || {
             let said = running.stderr();
