@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use milepost_core::task::TaskStatus;
 use milepost_core::time::Millis;
 use milepost_store::{Beat, Membership, MysqlStore, Store, StoreError};
+use mysql_async::prelude::Queryable;
 
 #[allow(dead_code, reason = "each test uses its part of it")]
 #[path = "support/given.rs"]
@@ -199,4 +200,81 @@ async fn an_idle_node_asks_no_more_than_once_a_second() {
     let asked = proxy.commands() - before;
     watching.abort();
     assert!(asked <= seconds && asked >= 4, "{asked} in {seconds} seconds");
+}
+
+/// Every change of a task's row is refused as a deadlock until this one.
+async fn collide_until(database: &Database, change: u32) {
+    database.execute(&format!("UPDATE changes SET count = {}", 1000 - change)).await;
+}
+
+async fn given_collisions(database: &Database) {
+    // An engine without transactions: what it counted stays.
+    database.execute("CREATE TABLE changes (count INT NOT NULL) ENGINE = MyISAM").await;
+    database.execute("INSERT INTO changes VALUES (1000)").await;
+    for change in ["INSERT", "UPDATE"] {
+        database
+            .execute(&format!(
+                "CREATE TRIGGER collide_{change} BEFORE {change} ON task_unit_runtimes FOR EACH ROW BEGIN \
+                 UPDATE changes SET count = count + 1; \
+                 IF (SELECT count FROM changes) < 1000 THEN \
+                 SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'a collision'; END IF; END"
+            ))
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn a_deadlock_with_another_transaction_is_tried_again_and_written_once() {
+    let Some((database, _proxy)) = given().await else { return };
+    let store = Arc::new(node(&database, "a", Millis::from_secs(60)).await);
+    submit(&store, plan("p", &[("t", None)], |_| {})).await;
+    let held = claim(&store, "a", 1).await.unwrap().tasks.remove(0);
+    database.execute("CREATE TABLE weight (x INT) ENGINE = InnoDB").await;
+    let mut other = mysql_async::Conn::from_url(database.url()).await.unwrap();
+    // The server gives up the one of the two that has written less.
+    let rows = vec!["(1)"; 1000].join(",");
+    for sql in [
+        "START TRANSACTION",
+        &format!("INSERT INTO weight VALUES {rows}"),
+        "UPDATE task_unit_runtimes SET lease = lease + 1",
+    ] {
+        other.query_drop(sql).await.unwrap();
+    }
+    let commit = tokio::spawn({
+        let (store, commit) = (store.clone(), finish(&held));
+        async move { store.commit(commit).await }
+    });
+    let waiting = "SELECT COUNT(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p \
+                   ON p.id = t.trx_mysql_thread_id WHERE p.db = DATABASE() AND t.trx_state = 'LOCK WAIT'";
+    let deadline = Instant::now() + Duration::from_secs(15);
+    while database.ask::<u64>(waiting).await != [1] {
+        assert!(Instant::now() < deadline, "the commit does not wait for the row");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    other.query_drop("SELECT * FROM milepost_counters FOR UPDATE").await.unwrap();
+    assert!(!commit.is_finished(), "its lock is the other's now");
+    other.query_drop("ROLLBACK").await.unwrap();
+    commit.await.unwrap().unwrap();
+    let stored = store.task(&held.key.id).await.unwrap().unwrap();
+    assert_eq!((stored.task.status(), stored.task.version()), (TaskStatus::Completed, finish(&held).task.version()));
+}
+
+#[tokio::test]
+async fn what_collides_is_tried_again_a_few_times_and_then_refused() {
+    let Some((database, _proxy)) = given().await else { return };
+    let store = node(&database, "a", Millis::from_secs(60)).await;
+    given_collisions(&database).await;
+    collide_until(&database, 4).await;
+    submit(&store, plan("p", &[("t", None)], |_| {})).await;
+    collide_until(&database, 4).await;
+    let held = claim(&store, "a", 10).await.unwrap().tasks.remove(0);
+    collide_until(&database, 500).await;
+    let refused = store.commit(finish(&held)).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable { .. })), "{refused:?}");
+    let tried = database.ask::<u32>("SELECT count FROM changes").await[0] - 500;
+    assert!(tried < 20, "it is tried {tried} times");
+    collide_until(&database, 4).await;
+    store.commit(finish(&held)).await.unwrap();
+    let stored = store.task(&held.key.id).await.unwrap().unwrap();
+    assert_eq!((stored.task.status(), stored.task.version()), (TaskStatus::Completed, finish(&held).task.version()));
 }

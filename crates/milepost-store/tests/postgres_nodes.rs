@@ -101,7 +101,9 @@ macro_rules! node_tests {
     };
 }
 
-// After the macro, which it uses.
+// After the macro, which they use.
+#[path = "postgres_nodes/collisions.rs"]
+mod collisions;
 #[path = "postgres_nodes/messages.rs"]
 mod messages;
 
