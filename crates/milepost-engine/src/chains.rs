@@ -94,6 +94,7 @@ impl Places {
                 return room;
             }
             tokio::select! {
+                biased;
                 () = changed => {}
                 () = crate::runner::at(next) => {}
             }

@@ -1,10 +1,12 @@
 //! The node: claims what there is to do, gives each task a runner, and stops in good order.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt;
 use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::{Plan, Trigger};
 use milepost_core::task::PlanStatus;
@@ -28,6 +30,7 @@ use crate::meters::Meters;
 use crate::nodes::{CutOff, Membership, beat_loop};
 use crate::registry::Registry;
 use crate::runner::{Order, Runner, chain};
+use crate::spawner::Spawner;
 use crate::workflow::FlowRunner;
 
 /// On a store that others change as well, whoever waits for a plan looks this often.
@@ -51,6 +54,7 @@ pub struct Options {
     pub clock: Clock,
     /// Another at every start, so that a node can be told from the one that had its name before.
     pub boot_id: Arc<str>,
+    pub spawner: Spawner,
 }
 
 impl Options {
@@ -66,6 +70,7 @@ impl Options {
             on_store_loss: OnStoreLoss::default(),
             clock: Clock::system(),
             boot_id: uuid::Uuid::now_v7().to_string().into(),
+            spawner: Spawner::default(),
         }
     }
 }
@@ -142,10 +147,10 @@ impl Engine {
     pub fn start(&self) {
         if self.inner.membership.is_shared() {
             // Not among the tasks that a stop waits for: the last of those still needs its lease.
-            tokio::spawn(beat_loop(self.inner.clone()));
+            self.inner.spawn_beside(beat_loop(self.inner.clone()));
             self.inner.listen();
         }
-        self.inner.tasks.spawn(claim_loop(self.inner.clone()));
+        self.inner.spawn(claim_loop(self.inner.clone()));
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {
@@ -225,13 +230,15 @@ impl Engine {
 
     /// Does something to its end, also when the caller goes away in the middle of it.
     pub(crate) async fn see_through<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
-        match self.inner.tasks.spawn(work).await {
-            Ok(done) => done,
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                // Only a runtime that is being shut down cancels it, and then the caller is cancelled as well.
-                Err(_) => std::future::pending().await,
-            },
+        let (sender, receiver) = oneshot::channel();
+        self.inner.spawn(async move {
+            let _ = sender.send(AssertUnwindSafe(work).catch_unwind().await);
+        });
+        match receiver.await {
+            Ok(Ok(done)) => done,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            // Only a runtime that is being shut down drops it, and then the caller is cancelled as well.
+            Err(_) => std::future::pending().await,
         }
     }
 
@@ -257,6 +264,7 @@ impl Engine {
                 Err(error) => return Err(error.into()),
             }
             tokio::select! {
+                biased;
                 // An error means that the node is being dropped; the next look at the store says how things are.
                 _ = changes => {}
                 // Another node may have ended it.
@@ -273,7 +281,7 @@ impl Engine {
             return changes;
         }
         let (sender, receiver) = oneshot::channel();
-        tokio::spawn(look_for_changes(self.inner.store.clone(), plan.clone(), changes, sender));
+        self.inner.spawn_beside(look_for_changes(self.inner.store.clone(), plan.clone(), changes, sender));
         receiver
     }
 
@@ -362,7 +370,12 @@ impl Inner {
     }
 
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.spawn(work);
+        self.options.spawner.spawn(self.tasks.track_future(work));
+    }
+
+    /// The same for what a stop does not wait for.
+    pub(crate) fn spawn_beside(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.options.spawner.spawn(work);
     }
 
     /// Something was changed that may have made a task ready.
@@ -374,7 +387,7 @@ impl Inner {
         self.feed.plan_changed(plan, status);
         if status == PlanStatus::Paused {
             let (inner, plan) = (self.clone(), plan.clone());
-            self.tasks.spawn(async move { inner.pause_running(&plan).await });
+            self.spawn(async move { inner.pause_running(&plan).await });
         }
     }
 
@@ -389,9 +402,9 @@ impl Inner {
         self.announce(&stored);
         let span = span(&stored);
         if stored.task.flow().is_some() {
-            self.tasks.spawn(FlowRunner::new(self.clone(), stored, orders, cut_off).run().instrument(span));
+            self.spawn(FlowRunner::new(self.clone(), stored, orders, cut_off).run().instrument(span));
         } else {
-            self.tasks.spawn(Runner::new(self.clone(), stored, orders, cut_off).run().instrument(span));
+            self.spawn(Runner::new(self.clone(), stored, orders, cut_off).run().instrument(span));
         }
     }
 
@@ -420,6 +433,7 @@ async fn look_for_changes(
     let mut node_is_there = true;
     let status = loop {
         tokio::select! {
+            biased;
             () = to.closed() => return,
             changed = &mut changes, if node_is_there => match changed {
                 Ok(status) => break status,
@@ -511,8 +525,9 @@ async fn claim_loop(inner: Arc<Inner>) {
                 }
                 tracing::warn!(error = %chain(&error), "nothing could be claimed; trying again");
                 tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
+                    biased;
                     () = inner.stop.cancelled() => {}
+                    () = tokio::time::sleep(pause) => {}
                 }
                 pause = (pause * 2).min(Duration::from_secs(5));
             }
@@ -528,6 +543,7 @@ async fn wait(inner: &Inner, due: Option<Timestamp>) {
         }
     };
     tokio::select! {
+        biased;
         () = inner.wake.notified() => {}
         () = inner.stop.cancelled() => {}
         () = due => {}

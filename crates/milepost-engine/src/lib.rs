@@ -24,6 +24,7 @@ mod registry;
 mod report;
 mod runner;
 mod showing;
+mod spawner;
 mod verbs;
 
 pub mod owner;
@@ -42,4 +43,5 @@ pub use health::OnStoreLoss;
 pub use messages::Received;
 pub use meters::{BOUNDS_MS, Meters, Reading, Readings};
 pub use registry::Registry;
+pub use spawner::Spawner;
 pub use verbs::{Effect, Target, Verb, VerbError};

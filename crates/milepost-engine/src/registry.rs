@@ -37,7 +37,9 @@ impl Registry {
     #[must_use]
     pub fn with_workflow(mut self, workflow: Arc<dyn Workflow>) -> Self {
         self.workflows.insert(workflow.reference(), workflow);
-        self.known = self.workflows.keys().cloned().collect();
+        let mut known: Vec<WorkflowRef> = self.workflows.keys().cloned().collect();
+        known.sort_unstable();
+        self.known = known.into();
         self
     }
 

@@ -51,6 +51,7 @@ impl Runner {
         let (store, cut_off) = (&self.inner.store, &self.cut_off);
         let answer = async {
             tokio::select! {
+                biased;
                 answer = store.note(vec![note]) => answer,
                 () = cut_off.comes() => Ok(()),
             }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use milepost_core::time::Millis;
 use milepost_store::{Beat, Beaten, StoreError};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::engine::Inner;
@@ -24,7 +25,7 @@ pub(crate) async fn beat_loop(inner: Arc<Inner>) {
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut awake_at = inner.clock.now();
     let mut beat_at = awake_at;
-    let mut beats = JoinSet::new();
+    let mut beats = FuturesUnordered::new();
     let mut look_again = None;
     loop {
         tokio::select! {
@@ -40,11 +41,11 @@ pub(crate) async fn beat_loop(inner: Arc<Inner>) {
                 awake_at = now;
                 if now >= beat_at {
                     beat_at = now + beat_every;
-                    beats.spawn(beat(inner.clone()));
+                    beats.push(beat(inner.clone()));
                 }
             }
-            Some(beaten) = beats.join_next() => {
-                let again = beaten.ok().and_then(|beaten| inner.beaten(beaten));
+            Some(beaten) = beats.next(), if !beats.is_empty() => {
+                let again = inner.beaten(beaten);
                 look_again = again.map(|again| Instant::now() + again + A_MOMENT).or(look_again);
             }
             () = at(look_again), if look_again.is_some() => {

@@ -54,6 +54,7 @@ impl Inner {
                 return Err(VerbError::Moved);
             }
             tokio::select! {
+                biased;
                 () = called => tokio::time::sleep(GATHER_FOR).await,
                 () = tokio::time::sleep(LOOK_EVERY) => {
                     let stored = self.store.task(task).await?;
@@ -67,7 +68,7 @@ impl Inner {
     /// Begins to hear what other processes leave for this one.
     pub(crate) fn listen(self: &Arc<Self>) {
         if self.membership.begins_to_listen() {
-            tokio::spawn(listen_loop(self.clone()));
+            self.spawn_beside(listen_loop(self.clone()));
         }
     }
 
@@ -116,6 +117,7 @@ async fn listen_loop(inner: Arc<Inner>) {
     loop {
         inner.read_letters().await;
         tokio::select! {
+            biased;
             () = inner.membership.gone.cancelled() => return,
             () = inner.store.called() => {}
         }

@@ -114,6 +114,7 @@ async fn accept(listener: UnixListener, owner: Owner, connections: TaskTracker) 
 
 async fn serve(mut stream: UnixStream, owner: &Owner) {
     let read = tokio::select! {
+        biased;
         read = read(&mut stream) => read,
         () = time_is_up(&owner.stop) => Err(Answer::Failed { message: "no request came in time".to_owned() }),
     };
@@ -129,6 +130,7 @@ async fn serve(mut stream: UnixStream, owner: &Owner) {
 /// Who says nothing does not keep an owner from leaving.
 async fn time_is_up(stop: &CancellationToken) {
     tokio::select! {
+        biased;
         () = tokio::time::sleep(READ_TIMEOUT) => {}
         () = stop.cancelled() => tokio::time::sleep(LAST_WORDS).await,
     }

@@ -189,6 +189,7 @@ impl FlowRunner {
         let (store, cut_off) = (&self.inner.store, &self.cut_off);
         let noted = async {
             tokio::select! {
+                biased;
                 noted = store.note(vec![note]) => noted,
                 () = cut_off.comes() => Ok(()),
             }

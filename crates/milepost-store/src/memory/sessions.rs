@@ -1,6 +1,6 @@
 //! Who is on the store: its one owner, or several nodes, each with a lease that it has to renew.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -24,7 +24,7 @@ pub(super) struct Sessions {
     sole: u64,
     members: BTreeMap<Arc<str>, Member>,
     /// Every handle, to be told when another has left something.
-    handles: HashMap<u64, Weak<Notify>>,
+    handles: BTreeMap<u64, Weak<Notify>>,
     last_handle: u64,
     clock: StoreClock,
 }
@@ -72,7 +72,7 @@ impl Default for Sessions {
             last: 1,
             sole: 1,
             members: BTreeMap::new(),
-            handles: HashMap::new(),
+            handles: BTreeMap::new(),
             last_handle: 0,
             clock: StoreClock { start: Instant::now(), wall_start },
         }
