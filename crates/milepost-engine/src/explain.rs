@@ -230,6 +230,13 @@ impl Case<'_> {
             let next = format!("milepost resume {} takes the pause back", task.id());
             return Ok(Why::new(Reason::Pausing, words).by(Some(by)).next(next));
         }
+        // It gave its lease back to wait, and is not taken up again while its plan does not run.
+        if self.stored.epoch == 0
+            && task.status() == TaskStatus::Running
+            && let Some(why) = self.held_up_by_plan()
+        {
+            return Ok(why);
+        }
         if let Some(why) = self.waits_for_retry() {
             return Ok(why);
         }

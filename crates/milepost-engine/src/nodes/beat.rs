@@ -15,6 +15,9 @@ use crate::runner::{at, chain};
 /// A lease is judged by the store's clock, to the millisecond; a look in the same moment would come too early.
 const A_MOMENT: Duration = Duration::from_millis(10);
 
+/// Whoever cancels a plan cancels its tasks one by one; those that it did not get to are looked for this often.
+const SWEEP_EVERY: Millis = Millis::from_secs(60);
+
 /// Renews the lease until the node has gone.
 pub(crate) async fn beat_loop(inner: Arc<Inner>) {
     let lease = inner.lease();
@@ -24,7 +27,7 @@ pub(crate) async fn beat_loop(inner: Arc<Inner>) {
     let mut looks = tokio::time::interval(lease / 15);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut awake_at = inner.clock.now();
-    let mut beat_at = awake_at;
+    let (mut beat_at, mut sweep_at) = (awake_at, awake_at + SWEEP_EVERY);
     let mut beats = FuturesUnordered::new();
     let mut look_again = None;
     loop {
@@ -42,6 +45,10 @@ pub(crate) async fn beat_loop(inner: Arc<Inner>) {
                 if now >= beat_at {
                     beat_at = now + beat_every;
                     beats.push(beat(inner.clone()));
+                }
+                if now >= sweep_at {
+                    sweep_at = now + SWEEP_EVERY;
+                    inner.finish_cancelled_plans_soon();
                 }
             }
             Some(beaten) = beats.next(), if !beats.is_empty() => {

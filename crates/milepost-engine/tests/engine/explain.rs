@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use milepost_core::api::{Explanation, Reason};
+use milepost_core::plan::PlanCommand;
 use milepost_core::task::{PlanStatus, TaskStatus};
 use milepost_core::time::Timestamp;
 use milepost_engine::{Registry, Verb, explain};
 use milepost_store::memory::MemoryStore;
-use milepost_store::{Resubmit, Start};
+use milepost_store::{PlanChange, Resubmit, Start, Store};
 
 use crate::support::{DAWN, Faulty, Flaky, Gate, Journal, Node, World, of_plan, of_task, plan, task_id};
 
@@ -199,4 +200,25 @@ async fn a_task_that_cannot_be_read_says_what_is_wrong_with_it() {
     let damaged = why(&node, "t").await;
     assert_eq!((damaged.reason, damaged.status), (Reason::Damaged, TaskStatus::Running));
     assert!(damaged.message.contains("the test says so"), "{}", damaged.message);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_gave_its_lease_back_to_wait_says_that_its_plan_is_paused() {
+    let world = World::new();
+    let (node, _, flaky, store) = node(&world);
+    flaky.fail("s", 1);
+    node.submit(
+        "{plan: p, stages: [{name: s, uses: flaky, retry: {base: 1m, max_attempts: 2, jitter: false}}], tasks: [{id: t}]}",
+    )
+    .await;
+    node.until("t", |task| task.next_due().is_some()).await;
+    node.idle().await;
+    says(&why(&node, "t").await, Reason::RetryWait, "tried again", None);
+    // The plan alone, as when whoever pauses it dies before it has come to its tasks.
+    let by = milepost_core::task::By::new("tester");
+    let (plan, now) = (crate::support::plan_id("p"), node.engine.clock().now());
+    let change = PlanChange { plan, command: PlanCommand::Pause, by, expected: None, now };
+    store.change_plan(change).await.expect("a plan that runs");
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    says(&why(&node, "t").await, Reason::PlanPaused, "its plan p was paused by tester", Some("milepost resume p"));
 }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use milepost_core::task::{PlanStatus, TaskStatus};
+use milepost_core::plan::PlanCommand;
+use milepost_core::task::{By, PlanStatus, TaskStatus};
 use milepost_engine::Registry;
+use milepost_store::PlanChange;
 
-use crate::support::{Cluster, Gate, Journal, bounded};
+use crate::support::{Cluster, DAWN, Gate, Journal, bounded, plan_id};
 
 const TWO_STAGES: &str =
     "{plan: p, max_concurrency: 10, stages: [{name: s, uses: gate}, {name: e, uses: noop}], tasks: [{id: a}, {id: b}]}";
@@ -166,4 +168,21 @@ async fn a_rolling_restart_of_three_nodes_fails_no_task_and_runs_no_stage_twice(
     calls.sort();
     calls.dedup();
     assert_eq!((calls.len(), journal.calls().len()), (180, 180));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_cancelling_of_a_plan_did_not_get_to_is_cancelled_by_a_node_within_a_minute() {
+    let (cluster, gate, journal) = (Cluster::new(), Gate::shut(), Journal::default());
+    let one = cluster.node("one", &registry(&gate, &journal));
+    one.node.submit(TWO_STAGES).await;
+    gate.inside(2).await;
+    // The plan alone, as when whoever cancels it dies before it has come to its tasks.
+    let plan = plan_id("p");
+    let change = PlanChange { plan, command: PlanCommand::Cancel, by: By::new("tester"), expected: None, now: DAWN };
+    one.node.engine.store().change_plan(change).await.expect("a plan that runs");
+    let begun = tokio::time::Instant::now();
+    for id in ["a", "b"] {
+        one.sees(id, |task| task.status() == TaskStatus::Cancelled).await;
+    }
+    assert!(begun.elapsed() <= Duration::from_secs(62), "{:?}", begun.elapsed());
 }
