@@ -1,0 +1,25 @@
+//! The real engine, several nodes, under one seed.
+//!
+//! Nodes run the same code as in the binary, on a virtual clock and in one thread. Their store is the memory store behind
+//! a network that loses, delays and repeats; what stages do outside is counted. The invariants are checked after every
+//! commit, and once nothing goes wrong any more everything has to end, or to wait for something that is named.
+//!
+//! **Never**: reads a real clock, a random number or the system. The same seed gives the same trace, byte for byte.
+
+mod dice;
+mod flows;
+mod generate;
+mod life;
+mod outside;
+mod schedule;
+mod settle;
+mod shared;
+mod shrink;
+mod trace;
+mod watch;
+mod wire;
+mod world;
+
+pub use schedule::{Act, Aim, Network, NodeSetup, Schedule, Step, Via};
+pub use trace::Trace;
+pub use world::Report;
