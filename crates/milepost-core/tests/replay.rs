@@ -6,6 +6,7 @@ mod support;
 use std::collections::{HashMap, HashSet};
 
 use milepost_core::failure::{ErrorType, Failure};
+use milepost_core::id::StageName;
 use milepost_core::plan::{OnFailure, OnInvalidCheckpoint, Settings, StageDefinition, Trigger};
 use milepost_core::retry::Strategy as Backoff;
 use milepost_core::task::{
@@ -349,6 +350,40 @@ proptest! {
                     done.remove(stage);
                 }
                 Event::TaskRetried { from_checkpoint: false, .. } | Event::CheckpointDiscarded { .. } => done.clear(),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn a_rollback_undoes_every_stage_that_was_begun_since_the_last_start_or_rollback(walk in walks()) {
+        // How often each was begun, and whether the last attempt left nothing.
+        let mut begun: HashMap<StageName, (u32, bool)> = HashMap::new();
+        for (before, record) in walk.events() {
+            match record.event() {
+                Event::StageStarted { stage, rollback: false, .. } => {
+                    let (times, clean) = begun.entry(stage.clone()).or_default();
+                    (*times, *clean) = (*times + 1, false);
+                }
+                Event::StageSkipped { stage, .. } => {
+                    if let Some((times, clean)) = begun.get_mut(stage) {
+                        *clean = *times == 1;
+                    }
+                }
+                Event::StageRolledBack { stage } => {
+                    begun.remove(stage);
+                }
+                Event::TaskRetried { from_checkpoint: false, .. } | Event::CheckpointDiscarded { .. } => begun.clear(),
+                Event::RollbackStarted { .. } => {
+                    let after = before.apply(&record).unwrap();
+                    let queue: HashSet<usize> = after.undo().unwrap().queue.iter().copied().collect();
+                    for (stage, (_, clean)) in &begun {
+                        let index = after.spec().stage_index(stage).unwrap();
+                        let wanted = !clean && after.stage(index).0.rollback.is_some();
+                        prop_assert_eq!(queue.contains(&index), wanted, "{}", stage);
+                    }
+                    prop_assert_eq!(queue.len(), after.undo().unwrap().queue.len(), "each once");
+                }
                 _ => {}
             }
         }

@@ -211,7 +211,7 @@ async fn a_snapshot_of_another_form_is_made_anew_from_the_log() {
     (0..400).for_each(|_| scene.does_a_stage());
     scene.commits().await.unwrap();
     let body: String = scene.file().query_row("SELECT body FROM snapshots", [], |row| row.get(0)).unwrap();
-    let other = body.replacen('1', "999", 1);
+    let other = format!("another\n{}", body.split_once('\n').unwrap().1);
     let sql = "UPDATE snapshots SET body = ?1, crc = ?2";
     scene.file().execute(sql, rusqlite::params![other, crc32fast::hash(other.as_bytes())]).unwrap();
     let read = scene.store.task(&scene.key.id).await.unwrap().unwrap();

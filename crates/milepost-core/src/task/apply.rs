@@ -150,6 +150,7 @@ impl Task {
                 self.begin_step(stage, step.as_deref());
                 self.with_stage(stage, |state| {
                     (state.status, state.attempt, state.since) = (StageStatus::Running, *attempt, Some(at));
+                    state.starts = state.starts.saturating_add(1);
                 });
             }
             Event::StageCompleted { stage, attempt, outputs } => {
@@ -380,8 +381,10 @@ impl Task {
 
     fn reopen_stages(&mut self, all: bool) {
         for stage in &mut self.stages {
-            if all || !stage.status.is_done() {
-                *stage = StageState { duration: stage.duration, ..StageState::fresh() };
+            if all {
+                *stage = stage.restarted();
+            } else if !stage.status.is_done() {
+                *stage = stage.reopened();
             }
         }
     }
@@ -397,13 +400,12 @@ impl Task {
         }
     }
 
-    /// The stages that failed or were cut off, then the completed ones from the last to the first; those without a
-    /// handler are passed over.
+    /// The stages that an attempt may have left something of, then the completed ones, each from the last to the first;
+    /// those without a handler are passed over.
     pub(super) fn undo_order(&self) -> Vec<usize> {
-        let failed = (0..self.stages.len()).rev().filter(|i| self.stages[*i].may_have_left_something());
+        let left = (0..self.stages.len()).rev().filter(|i| self.stages[*i].may_have_left_something());
         let completed = self.done.iter().rev().filter_map(|name| self.stage_index(name));
-        failed
-            .chain(completed.filter(|i| self.stages[*i].status == StageStatus::Completed))
+        left.chain(completed.filter(|i| self.stages[*i].status == StageStatus::Completed))
             .filter(|i| self.definitions()[*i].rollback.is_some())
             .collect()
     }

@@ -660,9 +660,10 @@ impl Draft {
         Ok(())
     }
 
-    /// False when there is none, or when it was just discarded.
+    /// False when it was just discarded. A task that has none yet loses nothing by going on: what its attempts left is
+    /// still to be undone, or to be recognized by whoever was sent their idempotency keys.
     fn keep_valid_checkpoint(&mut self) -> Result<bool, Rejection> {
-        let Some(checkpoint) = Checkpoint::of(&self.task) else { return Ok(false) };
+        let Some(checkpoint) = Checkpoint::of(&self.task) else { return Ok(true) };
         let stages = if self.task.flow.is_some() { None } else { Some(&self.task.spec.stages) };
         let fits = stages.map_or(Ok(()), |stages| checkpoint.fits(stages)).and_then(|()| checkpoint.is_fresh(self.now));
         match (fits, self.task.spec.settings.on_invalid_checkpoint) {

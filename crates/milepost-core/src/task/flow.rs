@@ -323,7 +323,7 @@ impl Flow {
             })
             .collect();
         for index in again {
-            stages[index] = StageState { duration: stages[index].duration, ..StageState::fresh() };
+            stages[index] = stages[index].reopened();
             self.failed.remove(&index);
         }
         self.answered.retain(|index| stages[*index].status != StageStatus::Pending);

@@ -16,7 +16,7 @@ use super::state::{FailureInfo, StageState, Task, TaskFailure, TaskSpec, Undo};
 use super::status::TaskStatus;
 
 /// Of the text's form. An image of any other is not read: it is made anew from the log.
-const FORM: &str = "1";
+const FORM: &str = "2";
 
 /// Why an image is of no use.
 #[derive(Debug, thiserror::Error)]

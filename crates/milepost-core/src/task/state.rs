@@ -108,6 +108,9 @@ pub struct StageState {
     pub status: StageStatus,
     /// The attempt that runs, waits or ended last; 0 before the first.
     pub attempt: u32,
+    /// How often an attempt at it was begun in the present run, a retry's included: each may have left something.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub starts: u32,
     /// When the present attempt started, or the one that waits may start.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::time::as_millis")]
     pub since: Option<Timestamp>,
@@ -127,6 +130,7 @@ impl StageState {
         Self {
             status: StageStatus::Pending,
             attempt: 0,
+            starts: 0,
             since: None,
             last_backoff: None,
             duration: Millis::ZERO,
@@ -135,12 +139,27 @@ impl StageState {
         }
     }
 
-    /// It was tried, and no attempt ended well: what the last one did before it stopped, nobody knows.
+    /// To be done again in the same run. What its attempts left is not forgotten: a rollback may still have to undo it.
+    pub(super) fn reopened(&self) -> Self {
+        Self { starts: self.starts, ..self.restarted() }
+    }
+
+    /// To be done in a new run, which answers only for itself.
+    pub(super) fn restarted(&self) -> Self {
+        Self { duration: self.duration, ..Self::fresh() }
+    }
+
+    /// An attempt of this run failed or was cut off, and nothing undid it: what it did before it stopped, nobody knows.
     pub(super) fn may_have_left_something(&self) -> bool {
         match self.status {
-            StageStatus::Failed => true,
-            StageStatus::Running | StageStatus::RetryWait | StageStatus::Cancelled => self.attempt > 0,
-            StageStatus::Pending | StageStatus::Completed | StageStatus::Skipped | StageStatus::RolledBack => false,
+            StageStatus::Pending
+            | StageStatus::Running
+            | StageStatus::RetryWait
+            | StageStatus::Failed
+            | StageStatus::Cancelled => self.starts > 0,
+            // The attempt that skipped it left nothing; those before it may have.
+            StageStatus::Skipped => self.starts > 1,
+            StageStatus::Completed | StageStatus::RolledBack => false,
         }
     }
 
@@ -148,6 +167,10 @@ impl StageState {
     pub fn due(&self) -> Option<Timestamp> {
         if self.status == StageStatus::RetryWait { self.since } else { None }
     }
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// A rollback under way: what is still to undo, in order.

@@ -177,12 +177,13 @@ fn a_retry_from_the_start_runs_every_stage_again() {
 }
 
 #[test]
-fn a_retry_without_a_checkpoint_starts_from_the_start() {
+fn a_retry_before_anything_is_done_goes_on_with_the_same_run() {
     let mut run = Run::of(vec![stage("a").attempts(1)]);
     run.claim();
     run.fails("a");
 
-    assert_eq!(run.act(retry(true)), ["TASK_RETRIED from the start"]);
+    assert_eq!(run.act(retry(true)), ["TASK_RETRIED from its checkpoint"]);
+    assert_eq!(run.claim(), ["TASK_STARTED on n1", "STAGE_STARTED a 1"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Undoing what was done: in which order, what happens when that fails, and what is left for the next time.
 
 use milepost_core::plan::{OnFailure, Settings};
-use milepost_core::task::{Checkpoint, Command, StageStatus, TaskContext, TaskStatus, TaskView};
+use milepost_core::task::{Checkpoint, Command, StageResult, StageStatus, TaskContext, TaskStatus, TaskView};
 use milepost_core::time::Millis;
 
 use crate::support::{Run, StageWords, by, chain, retry, stage};
@@ -148,6 +148,70 @@ fn a_paused_task_is_rolled_back_with_the_stage_that_waited_for_its_retry() {
 }
 
 #[test]
+fn a_stage_that_failed_before_a_retry_is_still_undone() {
+    let mut run = failed_at_c();
+    run.act(retry(true));
+    run.act(Command::Pause(by()));
+    run.act(rollback());
+
+    assert_eq!(run.claim(), ["STAGE_STARTED c 1 to undo"]);
+    assert_eq!(run.succeeds("c"), ["STAGE_ROLLED_BACK c", "STAGE_STARTED b 1 to undo"]);
+}
+
+#[test]
+fn the_only_stage_that_was_tried_is_undone_also_when_it_failed_before_a_retry() {
+    let mut run = Run::of(vec![stage("a").attempts(1).undoable()]);
+    run.claim();
+    run.fails("a");
+    run.act(retry(true));
+    run.act(Command::Pause(by()));
+    run.act(rollback());
+
+    assert_eq!(run.claim(), ["STAGE_STARTED a 1 to undo"]);
+}
+
+#[test]
+fn a_stage_that_a_crash_cut_off_before_a_retry_is_still_undone() {
+    let mut run = Run::of(chain([stage("a").undoable(), stage("b").undoable()]));
+    run.claim();
+    run.succeeds("a");
+    run.act(Command::Interrupt { reason: "stopped".to_owned() });
+    run.act(retry(true));
+    run.act(Command::Pause(by()));
+    run.act(rollback());
+
+    assert_eq!(run.claim(), ["STAGE_STARTED b 1 to undo"]);
+}
+
+#[test]
+fn a_stage_whose_second_attempt_skipped_it_is_undone_for_what_the_first_may_have_left() {
+    let skip = || StageResult::Skip("nothing to do".to_owned());
+    let mut run = Run::of(vec![stage("a").undoable(), stage("b").undoable(), stage("c").attempts(1)]);
+    run.claim();
+    run.fails("a");
+    run.ended("b", skip());
+    run.after(SECOND).act(Command::Wake);
+    run.ended("a", skip());
+    run.fails("c");
+    run.act(rollback());
+
+    assert_eq!(run.claim(), ["STAGE_STARTED a 1 to undo"]);
+    assert_eq!(run.succeeds("a"), ["STAGE_ROLLED_BACK a", "TASK_ROLLED_BACK"], "b left nothing");
+}
+
+#[test]
+fn a_run_from_the_start_answers_only_for_itself() {
+    let mut run = failed_at_c();
+    run.act(retry(false));
+    run.claim();
+    run.fails_for_good("a");
+    run.act(rollback());
+
+    assert_eq!(run.claim(), ["STAGE_STARTED a 1 to undo"]);
+    assert_eq!(run.succeeds("a"), ["STAGE_ROLLED_BACK a", "TASK_ROLLED_BACK"]);
+}
+
+#[test]
 fn a_rolled_back_task_can_be_retried_and_then_starts_from_the_start() {
     let mut run = failed_at_c();
     run.act(rollback());
@@ -201,7 +265,7 @@ fn a_node_that_stops_starts_no_handler_either() {
     run.claim();
     run.succeeds("a");
 
-    let happened = run.ended_stopping("b", milepost_core::task::StageResult::Failure(crate::support::retryable()));
+    let happened = run.ended_stopping("b", StageResult::Failure(crate::support::retryable()));
 
     assert_eq!(happened, ["STAGE_FAILED b 1", "TASK_FAILED at b", "ROLLBACK_STARTED", "TASK_INTERRUPTED"]);
     assert_eq!(run.claim(), ["TASK_STARTED on n1", "STAGE_STARTED a 1 to undo"]);
