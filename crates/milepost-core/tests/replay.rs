@@ -356,6 +356,28 @@ proptest! {
     }
 
     #[test]
+    fn what_is_done_anew_is_done_in_another_run_and_nothing_else_begins_one(walk in walks()) {
+        let mut done = HashSet::new();
+        for (before, record) in walk.events() {
+            let run = before.run();
+            let anew = match record.event() {
+                Event::StageCompleted { stage, .. } | Event::StageSkipped { stage, .. } => {
+                    done.insert((run, stage.clone()));
+                    false
+                }
+                Event::StageStarted { stage, rollback: false, .. } => {
+                    prop_assert!(!done.contains(&(run, stage.clone())), "{stage} runs again in run {run}");
+                    false
+                }
+                Event::TaskRetried { from_checkpoint, .. } => !from_checkpoint,
+                Event::CheckpointDiscarded { .. } => true,
+                _ => false,
+            };
+            prop_assert_eq!(before.apply(&record).unwrap().run(), run + u32::from(anew));
+        }
+    }
+
+    #[test]
     fn a_rollback_undoes_every_stage_that_was_begun_since_the_last_start_or_rollback(walk in walks()) {
         // How often each was begun, and whether the last attempt left nothing.
         let mut begun: HashMap<StageName, (u32, bool)> = HashMap::new();

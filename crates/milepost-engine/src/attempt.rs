@@ -56,6 +56,8 @@ pub(crate) type Work = (Arc<dyn StageKind>, StageCall);
 /// What an attempt takes from its node.
 pub(crate) struct Means<'a> {
     pub(crate) registry: &'a Registry,
+    /// Of the task, among all of its name.
+    pub(crate) origin: &'a Arc<str>,
     pub(crate) file: Option<&'a TaskFile>,
     pub(crate) now: Timestamp,
 }
@@ -95,6 +97,8 @@ pub(crate) fn call(
         tenant: spec.tenant.clone(),
         stage: definition.name.clone(),
         attempt: attempt.number,
+        origin: means.origin.clone(),
+        run: task.run(),
         rollback,
         input: spec.input.clone(),
         file: means.file.map(|file| file.until(attempt.cancel.clone())),

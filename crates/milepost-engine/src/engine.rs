@@ -25,6 +25,7 @@ use crate::clock::Clock;
 use crate::feed::{Feed, FeedItem};
 use crate::guards::Guards;
 use crate::health::{Health, OnStoreLoss};
+use crate::identity::StoreIdentity;
 use crate::live::Live;
 use crate::meters::Meters;
 use crate::nodes::{CutOff, Membership, beat_loop};
@@ -100,6 +101,7 @@ pub(crate) struct Inner {
     pub(crate) live: Live,
     pub(crate) health: Health,
     pub(crate) membership: Membership,
+    pub(crate) store_identity: StoreIdentity,
     /// Stop at the stage boundary.
     pub(crate) stop: CancellationToken,
     /// The same, for a look at every stage's end that costs nothing.
@@ -121,6 +123,7 @@ impl Engine {
     pub fn new(store: Arc<dyn Store>, registry: Registry, options: Options) -> Self {
         let inner = Inner {
             membership: Membership::new(store.is_shared()),
+            store_identity: StoreIdentity::default(),
             store,
             registry,
             clock: options.clock,
@@ -313,6 +316,10 @@ impl Inner {
         &self.options.node
     }
 
+    pub(crate) fn boot_id(&self) -> &str {
+        &self.options.boot_id
+    }
+
     pub(crate) fn lease(&self) -> Duration {
         self.options.lease
     }
@@ -499,7 +506,11 @@ async fn claim_loop(inner: Arc<Inner>) {
         };
         // From before the claim: if the lease is lost meanwhile, what was claimed under it is lost as well.
         let cut_off = inner.membership.cut_off();
-        match inner.store.claim(request).await {
+        let claimed = match inner.know_store().await {
+            Ok(()) => inner.store.claim(request).await,
+            Err(error) => Err(error),
+        };
+        match claimed {
             Ok(claimed) => {
                 inner.health.answered();
                 pause = Duration::from_millis(50);

@@ -102,9 +102,10 @@ impl Inner {
         self.spawn(async move {
             let spec = task.spec();
             let file = spec.file.clone().map(|file| TaskFile::new(spec.id.clone(), file, inner.registry.files()));
-            let mut wait = Duration::from_secs(1);
+            let (origin, mut wait) = (inner.origin_of(spec), Duration::from_secs(1));
             loop {
-                let means = Means { registry: &inner.registry, file: file.as_ref(), now: inner.clock.now() };
+                let (registry, now) = (&inner.registry, inner.clock.now());
+                let means = Means { registry, origin: &origin, file: file.as_ref(), now };
                 match publish(held_back(&means, &task, &inner.stop)).await {
                     Ok(()) => break,
                     Err(failure) if failure.retryable && wait < LATE_WITHIN && !inner.is_stopping() => {

@@ -12,6 +12,7 @@ mod files;
 mod guards;
 mod health;
 mod held_back;
+mod identity;
 mod interrupting;
 mod ledger;
 mod live;

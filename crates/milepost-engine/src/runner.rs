@@ -51,6 +51,7 @@ pub(crate) struct Runner {
     pub(crate) key: TaskRef,
     ledger: Ledger,
     epoch: u64,
+    origin: Arc<str>,
     pub(crate) task: Arc<Task>,
     /// What the task's stages work on.
     pub(crate) file: Option<TaskFile>,
@@ -110,6 +111,7 @@ impl Runner {
         Self {
             ledger: Ledger::new(inner.clone(), &stored, cut_off.clone()),
             epoch: stored.epoch,
+            origin: inner.origin_of(spec),
             inner,
             key: stored.key,
             task: Arc::new(stored.task),
@@ -451,7 +453,8 @@ impl Runner {
     }
 
     pub(crate) fn means(&self) -> Means<'_> {
-        Means { registry: &self.inner.registry, file: self.file.as_ref(), now: self.inner.clock.now() }
+        let (registry, now) = (&self.inner.registry, self.inner.clock.now());
+        Means { registry, origin: &self.origin, file: self.file.as_ref(), now }
     }
 
     /// Ends every attempt and waits until they are gone; their results no longer count.

@@ -64,6 +64,10 @@ pub struct StageCall {
     pub stage: StageName,
     /// From 1.
     pub attempt: u32,
+    /// Tells the task from any other of its name, here or in another store. The same for all of its stages and runs.
+    pub origin: Arc<str>,
+    /// From 1. What is done anew after a rollback or from the start is another run.
+    pub run: u32,
     /// True when this call undoes the stage.
     pub rollback: bool,
     pub input: Arc<Value>,
@@ -84,10 +88,19 @@ pub struct StageCall {
 }
 
 impl StageCall {
-    /// The same for every attempt, so that the other side can tell a repetition from a new request.
+    /// The same for every attempt of one run and no other, so that the other side can tell a repetition from a new
+    /// request. What undoes a stage belongs to the run that it undoes.
     pub fn idempotency_key(&self) -> String {
-        let suffix = if self.rollback { "/rollback" } else { "" };
-        format!("{}/{}{suffix}", self.task, self.stage)
+        format!("{}/{}/{}.{}{}", self.task, self.stage, self.origin, self.run, self.suffix())
+    }
+
+    /// The same for every attempt of every run: for what a run leaves outside and a later one has to find.
+    pub fn name(&self) -> String {
+        format!("{}/{}/{}{}", self.task, self.stage, self.origin, self.suffix())
+    }
+
+    fn suffix(&self) -> &'static str {
+        if self.rollback { "/rollback" } else { "" }
     }
 
     /// Where the task's file is on this machine, once it is; none if the task has no file.

@@ -26,6 +26,8 @@ fn call() -> StageCall {
         tenant: None,
         stage: StageName::parse("stage").expect("a valid name"),
         attempt: 1,
+        origin: "origin".into(),
+        run: 1,
         rollback: false,
         input: Arc::new(Value::Null),
         file: None,

@@ -20,10 +20,12 @@ pub enum Book {
     DeadLetters,
     /// Whose turn it is to do what only one node may do at a time.
     Turns,
+    /// What the store says of itself: its id.
+    Store,
 }
 
 impl Book {
-    pub const ALL: [Book; 4] = [Book::Messages, Book::Outbox, Book::DeadLetters, Book::Turns];
+    pub const ALL: [Book; 5] = [Book::Messages, Book::Outbox, Book::DeadLetters, Book::Turns, Book::Store];
 
     /// As it is stored.
     pub fn code(self) -> i64 {
@@ -32,6 +34,7 @@ impl Book {
             Book::Outbox => 2,
             Book::DeadLetters => 3,
             Book::Turns => 4,
+            Book::Store => 5,
         }
     }
 
@@ -41,6 +44,7 @@ impl Book {
             Book::Outbox => "outbox",
             Book::DeadLetters => "dead-letters",
             Book::Turns => "turns",
+            Book::Store => "store",
         }
     }
 }

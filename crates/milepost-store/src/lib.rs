@@ -7,6 +7,7 @@ mod doubt;
 mod error;
 mod export;
 mod group;
+mod identity;
 mod model;
 mod moved;
 mod nodes;
@@ -31,6 +32,7 @@ pub use crate::redis::RedisStore;
 pub use books::{Addressee, Book, BookChange, Entry, EntryQuery, Parcel, WrittenAs, book_changes, dead_letter_key};
 pub use error::{BoxError, Clash, StoreError};
 pub use export::{all_plans, read_moved};
+pub use identity::{store_id, store_id_to_move};
 pub use model::{
     Change, ChangeQuery, Changed, Changes, ClaimRequest, Claimed, Commit, Committed, Difference, EventQuery, Holder,
     LeaseChange, LockRow, LogChunk, LogQuery, Note, Page, PlanChange, PlanQuery, PlanRow, Position, REQUESTS_KEPT_FOR,

@@ -94,8 +94,9 @@ pub trait Rows: Send {
 /// One copy on its way into one target.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// The same for every attempt: the mark's key.
+    /// The same for every attempt of every run: the mark's key.
     pub copy: String,
+    pub run: u32,
     /// Of this attempt alone.
     pub token: String,
     pub into: TableName,
@@ -135,7 +136,9 @@ pub struct Begun {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mark {
     pub state: MarkState,
-    /// An attempt of this copy has put into the target what is there: since then others may have begun, and be loading.
+    /// Of the last attempt.
+    pub run: u32,
+    /// An attempt of that run has put into the target what is there: since then others may have begun, and be loading.
     pub own: bool,
     pub into: TableName,
     pub rows: u64,

@@ -7,8 +7,11 @@ use std::collections::HashSet;
 
 use indicatif::ProgressBar;
 use milepost_core::id::PlanId;
+use milepost_core::time::Timestamp;
 use milepost_engine::Clock;
-use milepost_store::{LockRow, MovedPlan, Store, StoreError, TokenRow, all_plans, read_moved, total_digest};
+use milepost_store::{
+    LockRow, MovedPlan, Store, StoreError, TokenRow, all_plans, read_moved, store_id_to_move, total_digest,
+};
 
 use super::books::MovingBooks;
 
@@ -51,6 +54,8 @@ impl Moving<'_> {
         let there = self.what_is_there(&plans).await?;
         let books = MovingBooks { from: self.from, to: self.to, now: Clock::system().now() };
         books.check().await?;
+        // First, so that no moved task is ever there under another store's id.
+        self.move_id(books.now).await?;
         let locks = self.from.locks().await.map_err(Trouble::From)?;
         let mut moved = Moved::default();
         let mut digests = Vec::with_capacity(plans.len());
@@ -97,6 +102,13 @@ impl Moving<'_> {
             }
         }
         Ok(there.into_iter().collect())
+    }
+
+    async fn move_id(&self, now: Timestamp) -> Result<(), Trouble> {
+        match store_id_to_move(self.from, now).await.map_err(Trouble::From)? {
+            Some(change) => self.to.change_books(change).await.map_err(Trouble::To),
+            None => Ok(()),
+        }
     }
 
     async fn move_tokens(&self) -> Result<u64, Trouble> {

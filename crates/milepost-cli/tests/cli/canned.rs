@@ -11,6 +11,8 @@ pub(crate) struct Asked {
     /// `GET /plans/p?limit=2`, below `/api/v1`.
     pub(crate) what: String,
     pub(crate) token: Option<String>,
+    /// `Idempotency-Key`.
+    pub(crate) key: Option<String>,
     pub(crate) body: String,
 }
 
@@ -109,5 +111,5 @@ fn read(stream: &TcpStream) -> Asked {
     reader.read_exact(&mut body).unwrap();
     let what = lines[0].replace("/api/v1", "").replace(" HTTP/1.1", "");
     let token = header("authorization").and_then(|value| value.strip_prefix("Bearer ").map(str::to_owned));
-    Asked { what, token, body: String::from_utf8(body).unwrap() }
+    Asked { what, token, key: header("idempotency-key"), body: String::from_utf8(body).unwrap() }
 }

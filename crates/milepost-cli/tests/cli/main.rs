@@ -13,6 +13,7 @@ mod recovery;
 mod remote;
 mod replaying;
 mod running;
+mod runs;
 mod served;
 mod server;
 mod serving;

@@ -286,8 +286,7 @@ impl Task {
                     flow.restart(input.clone(), generation);
                 }
                 self.stages.clear();
-                self.done.clear();
-                self.done_at = None;
+                self.begin_run();
                 self.takeovers = 0;
             }
         }
@@ -374,9 +373,15 @@ impl Task {
             self.reopen_stages(all);
         }
         if all {
-            self.done.clear();
-            self.done_at = None;
+            self.begin_run();
         }
+    }
+
+    /// Nothing is done, and what is done from here on is not what was done before.
+    fn begin_run(&mut self) {
+        self.run = self.run.saturating_add(1);
+        self.done.clear();
+        self.done_at = None;
     }
 
     fn reopen_stages(&mut self, all: bool) {

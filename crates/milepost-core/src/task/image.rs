@@ -16,7 +16,7 @@ use super::state::{FailureInfo, StageState, Task, TaskFailure, TaskSpec, Undo};
 use super::status::TaskStatus;
 
 /// Of the text's form. An image of any other is not read: it is made anew from the log.
-const FORM: &str = "2";
+const FORM: &str = "3";
 
 /// Why an image is of no use.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +50,7 @@ struct Image<'a> {
     failure: Option<Cow<'a, TaskFailure>>,
     failures: Cow<'a, [FailureInfo]>,
     takeovers: u32,
+    run: u32,
     run_started_at: Option<Timestamp>,
     started_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
@@ -81,6 +82,7 @@ impl Task {
             failure,
             failures,
             takeovers,
+            run,
             run_started_at,
             started_at,
             ended_at,
@@ -102,6 +104,7 @@ impl Task {
             failure: failure.as_ref().map(Cow::Borrowed),
             failures: Cow::Borrowed(failures),
             takeovers: *takeovers,
+            run: *run,
             run_started_at: *run_started_at,
             started_at: *started_at,
             ended_at: *ended_at,
@@ -136,6 +139,7 @@ impl Task {
             failure: image.failure.map(Cow::into_owned),
             failures: image.failures.into_owned(),
             takeovers: image.takeovers,
+            run: image.run,
             run_started_at: image.run_started_at,
             started_at: image.started_at,
             ended_at: image.ended_at,

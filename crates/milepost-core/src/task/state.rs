@@ -94,6 +94,8 @@ pub struct Task {
     pub(super) failures: Vec<FailureInfo>,
     /// Take-overs in a row since a stage last ended.
     pub(super) takeovers: u32,
+    /// Which run of it this is, from 1: each makes everything be done, also what an earlier one had completed.
+    pub(super) run: u32,
     /// When the present run began: the start, or the last manual retry.
     pub(super) run_started_at: Option<Timestamp>,
     pub(super) started_at: Option<Timestamp>,
@@ -225,6 +227,7 @@ impl Task {
             failure: None,
             failures: Vec::new(),
             takeovers: 0,
+            run: 1,
             run_started_at: None,
             started_at: None,
             ended_at: None,
@@ -349,6 +352,12 @@ impl Task {
 
     pub fn takeovers(&self) -> u32 {
         self.takeovers
+    }
+
+    /// From 1. What is done anew, and not only again, is another run: after a rollback, from the start, or because the
+    /// checkpoint was discarded. A rollback undoes the run that it ends.
+    pub fn run(&self) -> u32 {
+        self.run
     }
 
     pub fn started_at(&self) -> Option<Timestamp> {

@@ -65,7 +65,8 @@ impl CopyTableKind {
             OnRowError::Stop => None,
         };
         Ok(Copy {
-            name: call.idempotency_key(),
+            name: call.name(),
+            run: call.run,
             from: source,
             to: target,
             table: request.table,

@@ -49,7 +49,7 @@ async fn a_request_is_sent_as_the_plan_says_with_its_idempotency_key_and_trace()
         ("content-type", "application/json"),
         ("x-version", "3"),
         ("authorization", "Bearer abc"),
-        ("idempotency-key", "task-1/stage-1"),
+        ("idempotency-key", "task-1/stage-1/origin.1"),
     ] {
         assert_eq!(first.headers[name], value, "{name}");
     }
@@ -58,7 +58,7 @@ async fn a_request_is_sent_as_the_plan_says_with_its_idempotency_key_and_trace()
     assert_eq!((one[0].as_str(), one[1].len(), one[2].len(), one[3].as_str()), ("00", 32, 16, "01"));
     assert_eq!(one[1], two[1], "attempts of one task share a trace");
     assert_ne!(one[2], two[2], "each attempt is a span of its own");
-    assert_eq!(received[1].headers["idempotency-key"], "task-1/stage-1", "the same for every attempt");
+    assert_eq!(received[1].headers["idempotency-key"], "task-1/stage-1/origin.1", "the same for every attempt");
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn a_rollback_has_an_idempotency_key_of_its_own() {
     let with = json!({"url": server.url("/")});
     let call = StageCall { rollback: true, with, ..call(&Arc::new(Seen::default())) };
     outputs(within(HttpKind::new().run(call)).await);
-    assert_eq!(server.received()[0].headers["idempotency-key"], "task-1/stage-1/rollback");
+    assert_eq!(server.received()[0].headers["idempotency-key"], "task-1/stage-1/origin.1/rollback");
 }
 
 #[tokio::test]

@@ -84,7 +84,7 @@ async fn a_command_learns_who_it_is_from_its_environment() {
     assert_eq!(within(RunKind::new().run(call)).await, Outcome::success());
     let here = std::env::current_dir().unwrap();
     let expected = format!(
-        r#"plan-1|task-1|tenant-1|stage-1|3|{{"version":"1.2.3"}}|task-1/stage-1|1.5|true||a b||{}|"#,
+        r#"plan-1|task-1|tenant-1|stage-1|3|{{"version":"1.2.3"}}|task-1/stage-1/origin.1|1.5|true||a b||{}|"#,
         here.display()
     );
     assert_eq!(seen.text(), expected);

@@ -6,6 +6,7 @@ use milepost_core::time::{Millis, Timestamp};
 
 use crate::books::{Book, BookChange, Entry, EntryQuery};
 use crate::error::StoreError;
+use crate::identity::{store_id, store_id_to_move};
 use crate::model::{RequestKey, Resubmit, Start, Submission};
 use crate::store::Store;
 
@@ -49,6 +50,19 @@ async fn strike(scene: &Scene<'_>, book: Book, keys: &[&str]) {
 
 fn is_kept(answer: Result<(), StoreError>, book: Book, key: &str) -> bool {
     matches!(answer, Err(StoreError::Kept { book: found, key: of }) if found == book && of == key)
+}
+
+pub(super) async fn a_store_keeps_the_id_that_it_was_given_first(harness: &dyn Harness) {
+    let mut scene = Scene::new(harness).await;
+    let now = scene.now;
+    assert_eq!(store_id_to_move(&*scene.store, now).await.unwrap(), None, "nothing has run here");
+    assert_eq!(&*store_id(&*scene.store, "one", now).await.unwrap(), "one");
+    assert_eq!(&*store_id(&*scene.store, "two", now).await.unwrap(), "one");
+    scene.crash().await;
+    assert_eq!(&*store_id(&*scene.store, "three", now).await.unwrap(), "one");
+    let change = store_id_to_move(&*scene.store, now).await.unwrap().unwrap();
+    scene.store.change_books(change).await.unwrap();
+    assert_eq!(&*store_id(&*scene.store, "four", now).await.unwrap(), "one", "it can be given again");
 }
 
 pub(super) async fn an_entry_reads_back_as_it_was_written(harness: &dyn Harness) {

@@ -223,6 +223,7 @@ macro_rules! __conformance_cases {
                 a_task_added_again_under_its_name_can_be_given_up_again,
             }
             books {
+                a_store_keeps_the_id_that_it_was_given_first,
                 an_entry_reads_back_as_it_was_written,
                 a_change_of_the_books_is_made_whole_or_not_at_all,
                 what_is_not_there_can_be_struck_out,

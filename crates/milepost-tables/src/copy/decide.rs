@@ -1,6 +1,6 @@
 //! What becomes of a target that is there.
 //!
-//! | `if_exists` | nothing there | this copy's own, done | another table |
+//! | `if_exists` | nothing there | this run's own, done | another table |
 //! |---|---|---|---|
 //! | `fail` | new table | replaced | refused |
 //! | `drop` | new table | replaced | replaced |
@@ -24,6 +24,7 @@ pub(super) enum Way {
     Already,
 }
 
+/// `mark`: of this run of the copy.
 pub(super) fn decide(
     if_exists: IfExists,
     into: &TableName,
@@ -37,7 +38,7 @@ pub(super) fn decide(
         IfExists::Fail if own.is_some() => return Ok(Way::New),
         IfExists::Fail => {
             return Err(TableError::Refused(format!(
-                "the target has a table `{into}` already, and this copy has not made it; `if_exists: drop` replaces it, \
+                "the target has a table `{into}` already, and this run of the copy has not made it; `if_exists: drop` replaces it, \
                  `truncate` replaces its rows, `append` and `upsert` add to them, and `into` names another table"
             )));
         }
@@ -66,6 +67,7 @@ mod tests {
         let into = TableName::new(into);
         Mark {
             state,
+            run: 1,
             own: state == MarkState::Done,
             into,
             rows: 1,

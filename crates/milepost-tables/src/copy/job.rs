@@ -12,8 +12,10 @@ use crate::table::{Kind, TableName};
 /// One table to copy.
 #[derive(Debug, Clone)]
 pub struct Copy {
-    /// The same for every attempt, and no other copy's: by it a target knows what is this copy's own.
+    /// The same for every attempt of every run, and no other copy's: an attempt ends those before it by it.
     pub name: String,
+    /// What an earlier run has put into the target is not this one's own: it may have been undone, or changed, since.
+    pub run: u32,
     pub from: Arc<dyn Database>,
     pub to: Arc<dyn Database>,
     pub table: TableName,

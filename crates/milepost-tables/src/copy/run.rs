@@ -107,7 +107,7 @@ impl<'a> Attempt<'a> {
             let reason = format!("`{}` cannot be copied into itself; name another table with `into`", copy.table);
             return Err(TableError::Refused(reason));
         }
-        let mark = copy.to.mark(&copy.name, &copy.into).await?;
+        let mark = copy.to.mark(&copy.name, &copy.into).await?.filter(|mark| mark.run == copy.run);
         let way = decide(copy.if_exists, &copy.into, target.as_ref(), mark.as_ref(), &source.copied)?;
         let (how, is_new) = match way {
             decide::Way::New => (How::Replace, true),
@@ -127,6 +127,7 @@ impl<'a> Attempt<'a> {
         let go_on = copy.resume == Resume::Chunk && mark.as_ref().is_some_and(fits);
         let load = Load {
             copy: copy.name.clone(),
+            run: copy.run,
             token: uuid::Uuid::now_v7().to_string(),
             into: copy.into.clone(),
             staging: staging(&copy.name, &copy.into),
@@ -222,10 +223,10 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Of the source's shape, and of everything that decides what is in the table beside the target.
+/// Of the run, of the source's shape, and of everything that decides what is in the table beside the target.
 fn fingerprint(copy: &Copy, source: &Source, how: &How, target: Option<&Table>) -> String {
     let target = target.map(Table::fingerprint);
-    let asked = (source.copied.fingerprint(), &source.key, &copy.filter, copy.on_row_error, how, target);
+    let asked = (copy.run, source.copied.fingerprint(), &source.key, &copy.filter, copy.on_row_error, how, target);
     hex(&format!("{:?} {asked:?}", copy.from.dialect()), 16)
 }
 

@@ -45,6 +45,7 @@ impl State {
 /// A mark as it is kept.
 #[derive(Debug, Clone)]
 pub(super) struct Kept {
+    run: u32,
     pub(super) token: String,
     pub(super) staging: String,
     pub(super) state: State,
@@ -71,6 +72,7 @@ impl Kept {
         };
         Mark {
             state,
+            run: self.run,
             own: self.own || state == MarkState::Done,
             into: into.beside(self.into),
             rows: self.rows,
@@ -89,7 +91,7 @@ fn marks(into: &TableName) -> String {
 pub(super) async fn make(server: &Server, conn: &mut Conn, into: &TableName, facts: Facts) -> Result<(), TableError> {
     let sql = format!(
         "CREATE TABLE IF NOT EXISTS {} (\
-            copy VARCHAR(300) NOT NULL PRIMARY KEY, token VARCHAR(100) NOT NULL, target VARCHAR(64) NOT NULL, \
+            copy VARCHAR(300) NOT NULL PRIMARY KEY, run INT UNSIGNED NOT NULL, token VARCHAR(100) NOT NULL, target VARCHAR(64) NOT NULL, \
             staging VARCHAR(64) NOT NULL, state VARCHAR(20) NOT NULL, own BOOLEAN NOT NULL, `rows` BIGINT UNSIGNED NOT NULL, \
             rejected BIGINT UNSIGNED NOT NULL, `after` LONGTEXT, fingerprint VARCHAR(100) NOT NULL, \
             changed_at DATETIME(3) NOT NULL\
@@ -107,9 +109,9 @@ pub(super) async fn find(
     into: &TableName,
 ) -> Result<Option<Kept>, TableError> {
     use mysql_async::prelude::Queryable;
-    type Row = (String, String, String, String, bool, u64, u64, Option<String>, String);
+    type Row = (String, String, String, String, bool, u64, u64, Option<String>, String, u32);
     let sql = format!(
-        "SELECT token, target, staging, state, own, `rows`, rejected, `after`, fingerprint FROM {} WHERE copy = {}",
+        "SELECT token, target, staging, state, own, `rows`, rejected, `after`, fingerprint, run FROM {} WHERE copy = {}",
         marks(into),
         sql::text(copy)
     );
@@ -121,11 +123,13 @@ pub(super) async fn find(
             what: copy,
         }))?,
     };
-    let Some((token, into, staging, state, own, rows, rejected, after, fingerprint)) = found else { return Ok(None) };
+    let Some((token, into, staging, state, own, rows, rejected, after, fingerprint, run)) = found else {
+        return Ok(None);
+    };
     let after = after.map(|after| serde_json::from_str(&after)).transpose().map_err(|error| {
         TableError::Refused(format!("the mark of the copy `{copy}` in {MARKS} cannot be read: {error}"))
     })?;
-    Ok(Some(Kept { token, staging, state: State::of(&state)?, own, into, rows, rejected, after, fingerprint }))
+    Ok(Some(Kept { run, token, staging, state: State::of(&state)?, own, into, rows, rejected, after, fingerprint }))
 }
 
 /// Makes the copy this token's own, with nothing loaded, or with what was; it cannot be gone on with until `ready` says so.
@@ -133,16 +137,17 @@ pub(super) async fn own(server: &Server, conn: &mut Conn, load: &Load, keep: boo
     let again = match keep {
         true => "state = 'loading', token = VALUES(token)",
         false => {
-            "own = own AND target = VALUES(target), state = 'loading', token = VALUES(token), target = VALUES(target), staging = VALUES(staging), \
+            "own = own AND target = VALUES(target) AND run = VALUES(run), run = VALUES(run), state = 'loading', token = VALUES(token), target = VALUES(target), staging = VALUES(staging), \
              `rows` = 0, rejected = 0, `after` = NULL, fingerprint = ''"
         }
     };
     let sql = format!(
-        "INSERT INTO {} (copy, token, target, staging, state, own, `rows`, rejected, `after`, fingerprint, changed_at) \
-         VALUES ({}, {}, {}, {}, 'loading', FALSE, 0, 0, NULL, '', {NOW}) \
+        "INSERT INTO {} (copy, run, token, target, staging, state, own, `rows`, rejected, `after`, fingerprint, changed_at) \
+         VALUES ({}, {}, {}, {}, {}, 'loading', FALSE, 0, 0, NULL, '', {NOW}) \
          ON DUPLICATE KEY UPDATE {again}, changed_at = VALUES(changed_at)",
         marks(&load.into),
         sql::text(&load.copy),
+        load.run,
         sql::text(&load.token),
         sql::text(&load.into.name),
         sql::text(&load.staging.name),

@@ -31,6 +31,7 @@ pub(super) async fn ensure(session: &Session, into: &Place) -> Result<(), TableE
     let sql = format!(
         "CREATE TABLE IF NOT EXISTS {} (
             copy varchar(300) PRIMARY KEY,
+            run bigint NOT NULL,
             token text NOT NULL,
             target text NOT NULL,
             staging text NOT NULL,
@@ -69,7 +70,7 @@ pub(super) async fn find(
         return Ok(None);
     }
     let sql = format!(
-        "SELECT token, target, staging, state, rows, rejected, after, fingerprint, own FROM {} WHERE copy = $1{}",
+        "SELECT token, target, staging, state, rows, rejected, after, fingerprint, own, run FROM {} WHERE copy = $1{}",
         marks.sql(),
         if locked { " FOR UPDATE" } else { "" }
     );
@@ -82,6 +83,7 @@ pub(super) async fn find(
     let after = row.get::<_, Option<String>>(6).map(|after| serde_json::from_str(&after)).transpose();
     let mark = Mark {
         state: if row.get::<_, String>(3) == "done" { MarkState::Done } else { MarkState::Loading },
+        run: u32::try_from(row.get::<_, i64>(9)).map_err(|_| unreadable("run"))?,
         own: row.get(8),
         // As whoever asks has written it.
         into: if session.place(&target) == place { into.clone() } else { target },
@@ -97,19 +99,20 @@ pub(super) async fn find(
 pub(super) async fn begin_anew(session: &Session, load: &Load, fingerprint: &str) -> Result<(), TableError> {
     let into = session.place(&load.into);
     let sql = format!(
-        "INSERT INTO {} AS m (copy, token, target, staging, state, rows, rejected, after, fingerprint)
-         VALUES ($1, $2, $3, $4, 'loading', 0, 0, NULL, $5)
-         ON CONFLICT (copy) DO UPDATE SET token = excluded.token, target = excluded.target, staging = excluded.staging,
-             own = m.own AND m.target = excluded.target, state = 'loading', rows = 0, rejected = 0, after = NULL, fingerprint = excluded.fingerprint, changed_at = now()",
+        "INSERT INTO {} AS m (copy, token, target, staging, state, rows, rejected, after, fingerprint, run)
+         VALUES ($1, $2, $3, $4, 'loading', 0, 0, NULL, $5, $6)
+         ON CONFLICT (copy) DO UPDATE SET run = excluded.run, token = excluded.token, target = excluded.target, staging = excluded.staging,
+             own = m.own AND m.target = excluded.target AND m.run = excluded.run, state = 'loading', rows = 0, rejected = 0, after = NULL, fingerprint = excluded.fingerprint, changed_at = now()",
         marks(&into).sql()
     );
-    let (target, staging) = (into.shown(), session.place(&load.staging).shown());
+    let (target, staging, run) = (into.shown(), session.place(&load.staging).shown(), i64::from(load.run));
     let parameters: &super::connect::Parameters<'_> = &[
         (&load.copy, Type::TEXT),
         (&load.token, Type::TEXT),
         (&target, Type::TEXT),
         (&staging, Type::TEXT),
         (&fingerprint, Type::TEXT),
+        (&run, Type::INT8),
     ];
     session.ask("begin a copy", &sql, parameters).await.map(drop)
 }

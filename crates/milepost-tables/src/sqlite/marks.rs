@@ -18,6 +18,7 @@ const AGAIN: &str = "again";
 const NOW: &str = "strftime('%Y-%m-%d %H:%M:%f', 'now')";
 
 struct Row {
+    run: u32,
     target: String,
     staging: String,
     state: String,
@@ -31,6 +32,7 @@ pub(super) fn mark(connection: &Connection, copy: &str, into: &TableName) -> Res
     plain(into)?;
     Ok(row(connection, copy)?.map(|row| Mark {
         state: if row.state == DONE { MarkState::Done } else { MarkState::Loading },
+        run: row.run,
         own: row.state != LOADING,
         into: row.target.parse().unwrap_or_else(|_| TableName::new(row.target.as_str())),
         rows: row.rows,
@@ -43,7 +45,7 @@ pub(super) fn mark(connection: &Connection, copy: &str, into: &TableName) -> Res
 /// In one transaction: whoever looks sees the mark and the table, or neither.
 pub(super) fn begin(connection: &Connection, begin: &Begin<'_>) -> Result<Begun, Failure> {
     connection.execute_batch(&format!(
-        "CREATE TABLE IF NOT EXISTS {MARKS} (copy TEXT NOT NULL PRIMARY KEY, token TEXT NOT NULL, target TEXT NOT NULL,
+        "CREATE TABLE IF NOT EXISTS {MARKS} (copy TEXT NOT NULL PRIMARY KEY, run INTEGER NOT NULL, token TEXT NOT NULL, target TEXT NOT NULL,
          staging TEXT NOT NULL, state TEXT NOT NULL, \"rows\" INTEGER NOT NULL, rejected INTEGER NOT NULL,
          \"after\" TEXT, fingerprint TEXT NOT NULL, changed_at TEXT NOT NULL)"
     ))?;
@@ -59,14 +61,15 @@ pub(super) fn begin(connection: &Connection, begin: &Begin<'_>) -> Result<Begun,
             Begun::default()
         }
     };
-    let finished = row.is_some_and(|row| row.state != LOADING && row.target == load.into.to_string());
+    let finished =
+        row.is_some_and(|row| row.run == load.run && row.state != LOADING && row.target == load.into.to_string());
     let own = finished && find(connection, &load.into)?.is_some();
     let after = begun.after.as_deref().map(json);
     connection.execute(
         &format!(
-            "INSERT INTO {MARKS} (copy, token, target, staging, state, \"rows\", rejected, \"after\", fingerprint, changed_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, {NOW})
-             ON CONFLICT (copy) DO UPDATE SET token = excluded.token, target = excluded.target,
+            "INSERT INTO {MARKS} (copy, token, target, staging, state, \"rows\", rejected, \"after\", fingerprint, run, changed_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, {NOW})
+             ON CONFLICT (copy) DO UPDATE SET run = excluded.run, token = excluded.token, target = excluded.target,
              staging = excluded.staging, state = excluded.state, \"rows\" = excluded.\"rows\",
              rejected = excluded.rejected, \"after\" = excluded.\"after\", fingerprint = excluded.fingerprint,
              changed_at = excluded.changed_at"
@@ -80,7 +83,8 @@ pub(super) fn begin(connection: &Connection, begin: &Begin<'_>) -> Result<Begun,
             begun.rows.cast_signed(),
             begun.rejected.cast_signed(),
             after,
-            begin.fingerprint
+            begin.fingerprint,
+            load.run
         ],
     )?;
     Ok(begun)
@@ -151,7 +155,7 @@ fn row(connection: &Connection, copy: &str) -> Result<Option<Row>, Failure> {
         return Ok(None);
     }
     let sql = format!(
-        "SELECT target, staging, state, \"rows\", rejected, \"after\", fingerprint FROM {MARKS} WHERE copy = ?1"
+        "SELECT target, staging, state, \"rows\", rejected, \"after\", fingerprint, run FROM {MARKS} WHERE copy = ?1"
     );
     let row = connection.query_row(&sql, [copy], |row| {
         Ok(Row {
@@ -162,6 +166,7 @@ fn row(connection: &Connection, copy: &str) -> Result<Option<Row>, Failure> {
             rejected: row.get::<_, i64>(4)?.cast_unsigned(),
             after: row.get(5)?,
             fingerprint: row.get(6)?,
+            run: row.get(7)?,
         })
     });
     Ok(row.optional()?)

@@ -55,6 +55,7 @@ impl World {
     pub(crate) async fn job(&self) -> Copy {
         Copy {
             name: "task/copy".into(),
+            run: 1,
             from: self.database("source.db").await,
             to: self.database("target.db").await,
             table: TableName::new("people"),

@@ -68,6 +68,32 @@ async fn an_own_table_stays_own_while_it_is_copied_anew_and_that_breaks_off() {
 }
 
 #[tokio::test]
+async fn a_table_that_an_earlier_run_has_made_is_not_this_runs_own() {
+    let world = World::new(5);
+    run(world.job().await).await.unwrap();
+    world.target.execute_batch("INSERT INTO people VALUES (100, 'of somebody else', 1)").unwrap();
+    let next = Copy { run: 2, ..world.job().await };
+    assert!(refused(run(next.clone()).await).contains("this run of the copy has not made it"));
+    assert_eq!(world.count("people"), 6, "nothing was taken away");
+    world.target.execute_batch("DROP TABLE people").unwrap();
+    run(next.clone()).await.unwrap();
+    assert_eq!(run(next).await.unwrap().rows, 5, "what it has made itself it may make again");
+}
+
+#[tokio::test]
+async fn rows_that_an_earlier_run_has_appended_are_appended_again() {
+    let world = World::new(5);
+    world.target.execute_batch("CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT, age INTEGER)").unwrap();
+    let job = Copy { if_exists: IfExists::Append, ..world.job().await };
+    run(job.clone()).await.unwrap();
+    world.target.execute_batch("DELETE FROM people").unwrap();
+    let next = Copy { run: 2, ..job };
+    let copied = run(next.clone()).await.unwrap();
+    assert_eq!((copied.already, copied.rows, world.count("people")), (false, 5, 5));
+    assert!(run(next).await.unwrap().already, "once in each run");
+}
+
+#[tokio::test]
 async fn rows_are_appended_once_however_often_the_copy_is_begun() {
     let world = World::new(5);
     world.target.execute_batch("CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT, age INTEGER)").unwrap();

@@ -33,6 +33,16 @@ async fn a_copy_goes_on_after_its_last_commit() {
     let mark = database.mark("copy", &second.into).await.unwrap().unwrap();
     assert_eq!((mark.state, mark.rows, mark.rejected, mark.own), (MarkState::Done, 3, 3, true));
     assert_eq!(place.ask::<String>("SELECT name FROM target ORDER BY id").await, ["a", "b", "c"]);
+
+    // It stays the copy's own while it is loaded anew; but only within its run.
+    let third = load_of("third", &source, "target");
+    begin(&*database, &third, of).await.unwrap();
+    assert!(database.mark("copy", &third.into).await.unwrap().unwrap().own);
+    let next = milepost_tables::Load { run: 2, ..load_of("next", &source, "target") };
+    begin(&*database, &next, of).await.unwrap();
+    let mark = database.mark("copy", &next.into).await.unwrap().unwrap();
+    assert_eq!((mark.run, mark.own), (2, false));
+    assert!(matches!(finish(&*database, &third, How::Replace).await, Err(TableError::Fenced { .. })));
 }
 
 #[tokio::test]

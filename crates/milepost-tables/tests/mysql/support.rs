@@ -136,6 +136,7 @@ pub(crate) fn load(copy: &str, token: &str, into: &str, columns: &[(&str, Kind)]
     let into: TableName = into.parse().unwrap();
     Load {
         copy: copy.to_owned(),
+        run: 1,
         token: token.to_owned(),
         staging: into.beside(format!("{}__mp_{}", into.name, copy.len())),
         into,

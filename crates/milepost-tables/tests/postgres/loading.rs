@@ -42,7 +42,7 @@ impl Loading {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let token = format!("token-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let staging = TableName::new(format!("{into}__mp_0123456789"));
-        let load = Load { copy: format!("task/{into}"), token, into: TableName::new(into), staging, columns };
+        let load = Load { copy: format!("task/{into}"), run: 1, token, into: TableName::new(into), staging, columns };
         Self { database: database.clone(), load, new: None, from: Dialect::Mysql }
     }
 
@@ -51,6 +51,13 @@ impl Loading {
         let token = format!("{}-again", self.load.token);
         let load = Load { token, ..self.load.clone() };
         Self { database: self.database.clone(), load, new: self.new.clone(), from: self.from }
+    }
+
+    /// The first attempt of another run of it.
+    pub(crate) fn in_another_run(&self) -> Self {
+        let again = self.again();
+        let load = Load { run: self.load.run + 1, ..again.load };
+        Self { load, ..again }
     }
 
     pub(crate) fn with_indexes(mut self, indexes: Vec<Index>) -> Self {

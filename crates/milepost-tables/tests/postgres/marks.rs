@@ -50,6 +50,12 @@ async fn a_copy_goes_on_from_the_last_batch_that_was_committed() {
     assert_eq!(third.begin(true).await.unwrap(), Begun::default());
     let mark = third.mark().await;
     assert_eq!((mark.state, mark.own, mark.rows), (MarkState::Loading, true, 0));
+    // Only within its run.
+    let next = third.in_another_run();
+    assert_eq!(next.begin(false).await.unwrap(), Begun::default());
+    let mark = next.mark().await;
+    assert_eq!((mark.run, mark.own), (2, false));
+    assert!(matches!(third.finish(How::Replace).await, Err(TableError::Fenced { .. })));
     schema.remove().await;
 }
 

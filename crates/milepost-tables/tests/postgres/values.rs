@@ -21,6 +21,7 @@ impl Watch for Nobody {
 async fn copied(schema: &Schema, from: &str, into: &str) {
     let job = Copy {
         name: format!("test/{from}"),
+        run: 1,
         from: schema.database().await,
         to: schema.database().await,
         table: TableName::new(from),

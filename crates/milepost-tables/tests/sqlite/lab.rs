@@ -154,6 +154,7 @@ fn columns(table: &Table) -> Vec<(String, Kind)> {
 pub(crate) fn load(table: &Table, token: &str) -> Load {
     Load {
         copy: format!("plan/{}", table.name),
+        run: 1,
         token: token.into(),
         into: table.name.clone(),
         staging: table.name.beside(format!("{}__mp_1", table.name.name)),

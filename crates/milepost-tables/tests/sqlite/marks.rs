@@ -32,6 +32,22 @@ async fn a_writer_whose_copy_was_begun_by_another_writes_nothing() {
 }
 
 #[tokio::test]
+async fn another_run_ends_the_attempt_before_it_and_owns_nothing_that_was_made_before() {
+    let lab = Lab::new();
+    let to = lab.database("db").await;
+    let table = foreign("t", &[INTEGER, TEXT]);
+    let first = load(&table, "first");
+    drop(writer_to_new(&to, &table, &first, false).await);
+    finish(&to, &first, How::Replace).await;
+    let mut sleeper = writer_to_new(&to, &table, &load(&table, "sleeper"), false).await;
+    let next = milepost_tables::Load { run: 2, ..load(&table, "next") };
+    begin(&to, &next, Shape::Of { table: &table, from: Dialect::Mysql }, false).await;
+    assert!(matches!(sleeper.write(&batch(&[row(1)])).await, Err(TableError::Fenced { .. })));
+    let mark = to.mark(&next.copy, &next.into).await.unwrap().unwrap();
+    assert_eq!((mark.run, mark.own), (2, false));
+}
+
+#[tokio::test]
 async fn a_writer_that_is_overtaken_between_two_batches_cannot_commit() {
     let lab = Lab::new();
     let to = lab.database("db").await;

@@ -15,6 +15,7 @@ pub(crate) fn job(from: Arc<dyn Database>, to: Arc<dyn Database>, table: &str) -
     let name = milepost_tables::TableName::new(table);
     Copy {
         name: format!("task/{table}"),
+        run: 1,
         from,
         to,
         table: name.clone(),

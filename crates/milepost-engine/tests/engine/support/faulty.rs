@@ -229,7 +229,7 @@ impl Store for Faulty {
 
     async fn change_books(&self, change: BookChange) -> Result<(), StoreError> {
         self.reaches("change the books").await?;
-        self.store.change_books(change).await
+        awake(self.store.change_books(change)).await
     }
 
     async fn entries(&self, query: EntryQuery) -> Result<Page<Entry>, StoreError> {

@@ -22,6 +22,8 @@ pub(crate) fn call(seen: &Arc<Seen>) -> StageCall {
         tenant: Some(Tenant::parse("tenant-1").unwrap()),
         stage: StageName::parse("stage-1").unwrap(),
         attempt: 1,
+        origin: "origin".into(),
+        run: 1,
         rollback: false,
         input: Arc::new(Value::Null),
         file: None,
