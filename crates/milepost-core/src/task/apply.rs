@@ -207,13 +207,14 @@ impl Task {
                 self.takeovers = 0;
             }
             Event::PauseRequested { by } => self.pause_requested = Some(by.clone()),
-            Event::TaskPaused { .. } => self.interrupted = false,
+            Event::TaskPaused { .. } => {
+                self.interrupted = false;
+                self.paused_at = Some(at);
+            }
             Event::TaskResumed { .. } => {
-                if self.status == TaskStatus::Paused
-                    && let Some(started) = &mut self.run_started_at
-                {
-                    // Its time limit stands still while it is paused, and the pause was the last thing to happen.
-                    *started = *started + at.since(self.updated_at);
+                // Its time limit stands still while it is paused.
+                if let (Some(started), Some(paused)) = (&mut self.run_started_at, self.paused_at) {
+                    *started = *started + at.since(paused);
                 }
                 self.settle();
             }
@@ -354,6 +355,7 @@ impl Task {
     /// The present run is over.
     fn settle(&mut self) {
         self.pause_requested = None;
+        self.paused_at = None;
         self.interrupted = false;
         self.takeovers = 0;
     }

@@ -38,6 +38,7 @@ struct Image<'a> {
     interrupted: bool,
     node: Option<Arc<str>>,
     pause_requested: Option<Cow<'a, By>>,
+    paused_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     message: Option<Arc<Arrival>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,6 +73,7 @@ impl Task {
             interrupted,
             node,
             pause_requested,
+            paused_at,
             message,
             dead_letter,
             stages,
@@ -94,6 +96,7 @@ impl Task {
             interrupted: *interrupted,
             node: node.clone(),
             pause_requested: pause_requested.as_ref().map(Cow::Borrowed),
+            paused_at: *paused_at,
             message: message.clone(),
             dead_letter: *dead_letter,
             stages: Cow::Borrowed(stages),
@@ -129,6 +132,7 @@ impl Task {
             interrupted: image.interrupted,
             node: image.node,
             pause_requested: image.pause_requested.map(Cow::into_owned),
+            paused_at: image.paused_at,
             message: image.message,
             dead_letter: image.dead_letter,
             stages: image.stages.into_owned(),

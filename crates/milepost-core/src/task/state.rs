@@ -79,6 +79,8 @@ pub struct Task {
     pub(super) interrupted: bool,
     pub(super) node: Option<Arc<str>>,
     pub(super) pause_requested: Option<By>,
+    /// Since when it is PAUSED. Signals and messages still come while it is, so its last event does not tell.
+    pub(super) paused_at: Option<Timestamp>,
     /// The message that set it off.
     pub(super) message: Option<Arc<Arrival>>,
     /// The sequence of its last dead letter.
@@ -217,6 +219,7 @@ impl Task {
             interrupted: false,
             node: None,
             pause_requested: None,
+            paused_at: None,
             message: spec.message.clone(),
             dead_letter: None,
             stages: vec![StageState::fresh(); if spec.workflow.is_some() { 0 } else { spec.stages.len() }],

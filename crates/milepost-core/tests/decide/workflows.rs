@@ -2,6 +2,7 @@
 
 use milepost_core::failure::{ErrorType, Failure};
 use milepost_core::id::{StageName, TaskId};
+use milepost_core::plan::Settings;
 use milepost_core::retry::{RetryPolicy, Strategy};
 use milepost_core::task::{
     Answer, Cause, Checkpoint, Command, Event, InvalidImage, Record, StageResult, StageStatus, Step, StepKind, Task,
@@ -302,6 +303,20 @@ fn a_refused_attempt_comes_again_under_its_own_number_and_uses_none_up() {
     }
     // Never sooner than the policy would have it.
     assert_eq!(run.ended("a", StageResult::Refused(refusal(Millis::ZERO))), ["RETRY_SCHEDULED a 1 after 1s"]);
+}
+
+#[test]
+fn a_signal_while_it_is_paused_takes_nothing_of_its_time_limit() {
+    let hour = Millis::from_secs(3600);
+    let mut run = Run::workflow_with(Settings { task_timeout: Some(hour), ..Settings::default() });
+    run.claim();
+    run.asks(&[("answer", signal(None))]);
+    run.act(Command::Pause(by()));
+    run.after(DAY).sends(json!(1));
+    run.after(DAY).act(Command::Resume(by()));
+    run.claim();
+
+    assert_eq!(run.task.deadline(), Some(START + DAY + DAY + hour));
 }
 
 #[test]

@@ -75,7 +75,11 @@ pub(crate) fn spec(settings: Settings, stages: Vec<StageDefinition>) -> Arc<Task
 
 /// A task that runs a function, and has no stages until that asks for them.
 pub(crate) fn workflow_spec() -> Arc<TaskSpec> {
-    spec_of(Settings::default(), Vec::new(), Some(WorkflowRef { name: "checkout".into(), version: 1 }))
+    workflow_spec_with(Settings::default())
+}
+
+fn workflow_spec_with(settings: Settings) -> Arc<TaskSpec> {
+    spec_of(settings, Vec::new(), Some(WorkflowRef { name: "checkout".into(), version: 1 }))
 }
 
 fn spec_of(settings: Settings, stages: Vec<StageDefinition>, workflow: Option<WorkflowRef>) -> Arc<TaskSpec> {
@@ -186,7 +190,11 @@ impl Run {
     }
 
     pub(crate) fn workflow() -> Self {
-        Self { task: Task::created(workflow_spec()), log: Vec::new(), now: START }
+        Self::workflow_with(Settings::default())
+    }
+
+    pub(crate) fn workflow_with(settings: Settings) -> Self {
+        Self { task: Task::created(workflow_spec_with(settings)), log: Vec::new(), now: START }
     }
 
     pub(crate) fn with(settings: Settings, stages: Vec<StageDefinition>) -> Self {
