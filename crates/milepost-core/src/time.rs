@@ -12,6 +12,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
 pub struct Timestamp(i64);
 
+/// The last instant that is written as RFC 3339: 9999-12-30T22:00:00.000Z. What would be later is then.
+const LAST: i64 = 253_402_207_200_000;
+
 impl Timestamp {
     pub const fn from_millis(millis: i64) -> Self {
         Self(millis)
@@ -30,7 +33,7 @@ impl Timestamp {
 impl Add<Millis> for Timestamp {
     type Output = Timestamp;
     fn add(self, length: Millis) -> Timestamp {
-        Timestamp(self.0.saturating_add(i64::try_from(length.0).unwrap_or(i64::MAX)))
+        Timestamp(self.0.saturating_add(i64::try_from(length.0).unwrap_or(i64::MAX)).min(LAST))
     }
 }
 
@@ -62,6 +65,10 @@ impl std::str::FromStr for Timestamp {
 
     /// A time without a zone is read as UTC, as the seeds' own records have none.
     fn from_str(text: &str) -> Result<Self, InvalidTime> {
+        // How an instant is written that RFC 3339 cannot write.
+        if let Some(Ok(millis)) = text.strip_suffix(" ms").map(str::parse) {
+            return Ok(Timestamp(millis));
+        }
         let zoned = text.parse::<jiff::Timestamp>();
         let at = zoned.or_else(|_| {
             text.parse::<jiff::civil::DateTime>()

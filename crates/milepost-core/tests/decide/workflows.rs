@@ -320,6 +320,21 @@ fn a_signal_while_it_is_paused_takes_nothing_of_its_time_limit() {
 }
 
 #[test]
+fn a_sleep_without_end_is_written_and_read_again() {
+    let mut run = run_of(&[]);
+    let until = run.now + Millis::new(u64::MAX);
+    run.asks(&[("sleep", StepKind::Sleep { until })]);
+
+    let written = serde_json::to_string(&run.log).unwrap();
+    let read: Vec<Record> = serde_json::from_str(&written).unwrap();
+    assert_eq!(replay(run.task.spec(), &read), run.task);
+    // As it was written before such times were bounded.
+    let older = written.replace(&until.to_string(), "9223372036854775807 ms");
+    let read: Vec<Record> = serde_json::from_str(&older).unwrap();
+    assert!(replay(run.task.spec(), &read).next_due().unwrap() > until);
+}
+
+#[test]
 fn an_image_of_another_form_or_another_kind_of_task_is_refused() {
     let run = run_of(&["a", "b"]);
     let (spec, image) = (run.task.spec().clone(), run.task.image());

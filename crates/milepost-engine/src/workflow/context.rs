@@ -157,9 +157,10 @@ impl Draw for f64 {
     }
 }
 
-/// Rounded up: never shorter than asked for.
+/// Rounded up: never shorter than asked for, up to what can be written down.
 pub(crate) fn millis(length: Duration) -> Millis {
-    let whole = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+    const LONGEST: u64 = i64::MAX.unsigned_abs();
+    let whole = u64::try_from(length.as_millis()).unwrap_or(LONGEST);
     let rest = u64::from(!length.subsec_nanos().is_multiple_of(1_000_000));
-    Millis::new(whole.saturating_add(rest))
+    Millis::new(whole.saturating_add(rest).min(LONGEST))
 }

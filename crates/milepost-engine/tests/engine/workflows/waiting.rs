@@ -41,6 +41,23 @@ async fn a_sleep_ends_at_its_time_and_never_before() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_sleep_without_end_parks_and_can_still_be_read_and_cancelled() {
+    let (world, diary) = (World::new(), Diary::default());
+    let sleeper = sleeper(&diary, Duration::MAX);
+    let node = world.node(sleeper.registry());
+    node.begin(&sleeper, "w", Value::Null).await;
+    node.until("w", |task| task.next_due().is_some()).await;
+    node.idle().await;
+    node.stop().await;
+
+    let world = world.crashed();
+    let node = world.node(sleeper.registry());
+    assert_eq!(node.status("w").await, TaskStatus::Running);
+    node.does(of_task("w"), Verb::Cancel).await;
+    assert_eq!(node.status("w").await, TaskStatus::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_long_sleep_gives_the_lease_back_and_outlives_its_node() {
     let (world, diary) = (World::new(), Diary::default());
     let sleeper = sleeper(&diary, LONG);
