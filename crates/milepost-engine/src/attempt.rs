@@ -58,6 +58,8 @@ pub(crate) struct Means<'a> {
     pub(crate) registry: &'a Registry,
     /// Of the task, among all of its name.
     pub(crate) origin: &'a Arc<str>,
+    /// The version at which this node took the task on.
+    pub(crate) fence: u64,
     pub(crate) file: Option<&'a TaskFile>,
     pub(crate) now: Timestamp,
 }
@@ -99,6 +101,7 @@ pub(crate) fn call(
         attempt: attempt.number,
         origin: means.origin.clone(),
         run: task.run(),
+        fence: means.fence,
         rollback,
         input: spec.input.clone(),
         file: means.file.map(|file| file.until(attempt.cancel.clone())),

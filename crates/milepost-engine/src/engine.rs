@@ -485,9 +485,11 @@ impl Drop for Lent {
 async fn claim_loop(inner: Arc<Inner>) {
     if inner.membership.is_shared() {
         // Some of their tasks may be with nodes that take their time to answer.
-        inner.finish_cancelled_plans_soon();
+        inner.finish_cancelled_soon();
     } else {
         inner.finish_cancelled_plans().await;
+        let children = inner.clone();
+        inner.spawn(async move { children.finish_cancelled_children().await });
     }
     let mut pause = Duration::from_millis(50);
     while !inner.stop.is_cancelled() {
@@ -565,6 +567,15 @@ impl Inner {
     pub(crate) fn finish_cancelled_plans_soon(self: &Arc<Self>) {
         let inner = self.clone();
         self.spawn(async move { inner.finish_cancelled_plans().await });
+    }
+
+    /// All that a node that is gone may have been cancelling.
+    pub(crate) fn finish_cancelled_soon(self: &Arc<Self>) {
+        let inner = self.clone();
+        self.spawn(async move {
+            inner.finish_cancelled_plans().await;
+            inner.finish_cancelled_children().await;
+        });
     }
 
     /// Open plans whose cancelling a crash may have cut short.

@@ -105,7 +105,7 @@ impl Inner {
             let (origin, mut wait) = (inner.origin_of(spec), Duration::from_secs(1));
             loop {
                 let (registry, now) = (&inner.registry, inner.clock.now());
-                let means = Means { registry, origin: &origin, file: file.as_ref(), now };
+                let means = Means { registry, origin: &origin, fence: task.version(), file: file.as_ref(), now };
                 match publish(held_back(&means, &task, &inner.stop)).await {
                     Ok(()) => break,
                     Err(failure) if failure.retryable && wait < LATE_WITHIN && !inner.is_stopping() => {

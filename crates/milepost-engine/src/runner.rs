@@ -52,6 +52,8 @@ pub(crate) struct Runner {
     ledger: Ledger,
     epoch: u64,
     origin: Arc<str>,
+    /// The version at which it was taken on. A take-over adds an event, so the next node's is greater.
+    fence: u64,
     pub(crate) task: Arc<Task>,
     /// What the task's stages work on.
     pub(crate) file: Option<TaskFile>,
@@ -112,6 +114,7 @@ impl Runner {
             ledger: Ledger::new(inner.clone(), &stored, cut_off.clone()),
             epoch: stored.epoch,
             origin: inner.origin_of(spec),
+            fence: stored.task.version(),
             inner,
             key: stored.key,
             task: Arc::new(stored.task),
@@ -149,9 +152,7 @@ impl Runner {
         self.inner.forget(&self.key.id, &mut self.orders);
         if matches!(over, Over::Lost) {
             self.end_attempts().await;
-            if self.cut_off.has_come() {
-                self.inner.give_back(self.key.clone(), self.epoch);
-            }
+            self.inner.give_back(self.key.clone(), self.epoch);
         }
         while let Some(order) = self.orders.recv().await {
             let _ = order.reply.send(Err(VerbError::Moved));
@@ -454,7 +455,7 @@ impl Runner {
 
     pub(crate) fn means(&self) -> Means<'_> {
         let (registry, now) = (&self.inner.registry, self.inner.clock.now());
-        Means { registry, origin: &self.origin, file: self.file.as_ref(), now }
+        Means { registry, origin: &self.origin, fence: self.fence, file: self.file.as_ref(), now }
     }
 
     /// Ends every attempt and waits until they are gone; their results no longer count.

@@ -68,6 +68,9 @@ pub struct StageCall {
     pub origin: Arc<str>,
     /// From 1. What is done anew after a rollback or from the start is another run.
     pub run: u32,
+    /// Grows whenever another node takes the task on: whoever is sent a smaller number than before hears from a node that
+    /// has lost the task. Of one task only; numbers of different tasks say nothing about each other.
+    pub fence: u64,
     /// True when this call undoes the stage.
     pub rollback: bool,
     pub input: Arc<Value>,

@@ -28,6 +28,7 @@ fn call() -> StageCall {
         attempt: 1,
         origin: "origin".into(),
         run: 1,
+        fence: 7,
         rollback: false,
         input: Arc::new(Value::Null),
         file: None,

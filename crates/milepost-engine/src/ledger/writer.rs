@@ -83,7 +83,8 @@ impl Writer {
                         // Its answer would have said what became of the plan.
                         let row = self.inner.store.plan(&entry.task.spec().plan).await;
                         self.written(&entry, row.ok().flatten().map(|row| row.status));
-                        return Ok(());
+                        // Written is not the same as held: another node may have taken the task on since.
+                        return if !entry.goes_on() || self.is_ours().await { Ok(()) } else { Err(Lost) };
                     }
                     let Some(arrived) = arrived.filter(|arrived| *arrived > 0) else {
                         tracing::error!(task = %self.key.id, error = %chain(&error), "this node no longer has the task");
@@ -112,6 +113,17 @@ impl Writer {
         });
         if let Some(status) = plan {
             self.inner.plan_changed(&task.spec().plan, status);
+        }
+    }
+
+    /// The store still has the task under this lease.
+    async fn is_ours(&self) -> bool {
+        loop {
+            match self.inner.store.task(&self.key.id).await {
+                Ok(stored) => return stored.is_some_and(|stored| stored.epoch == self.epoch && !stored.orphaned),
+                Err(StoreError::Unavailable { .. }) => tokio::time::sleep(Duration::from_secs(1)).await,
+                Err(_) => return false,
+            }
         }
     }
 

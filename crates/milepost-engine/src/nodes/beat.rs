@@ -58,8 +58,7 @@ pub(crate) async fn beat_loop(inner: Arc<Inner>) {
             () = at(look_again), if look_again.is_some() => {
                 look_again = None;
                 inner.wake();
-                // It may have been cancelling one.
-                inner.finish_cancelled_plans_soon();
+                inner.finish_cancelled_soon();
             }
         }
     }

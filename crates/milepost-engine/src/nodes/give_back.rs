@@ -1,4 +1,4 @@
-//! A task whose runner was cut off, and which may be this node's all the same: nobody would go on with it.
+//! A task that its runner has lost, and which may be this node's all the same: nobody would go on with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use crate::engine::Inner;
 
 impl Inner {
     /// Gives the task back, if the store still has it under this lease. It may: a node that slept too long may not have
-    /// been missed, and a claim may have been made in the very moment in which an older lease was lost.
+    /// been missed, a claim may have been made in the very moment in which an older lease was lost, and a commit may
+    /// have been refused for another reason than the lease.
     pub(crate) fn give_back(self: &Arc<Self>, key: TaskRef, epoch: u64) {
         let inner = self.clone();
         self.spawn(async move {
@@ -25,11 +26,15 @@ impl Inner {
     }
 
     async fn try_to_give_back(&self, key: &TaskRef, epoch: u64) -> Result<(), StoreError> {
-        let Some(stored) = self.store.task(&key.id).await? else { return Ok(()) };
+        let stored = match self.store.task(&key.id).await {
+            Ok(Some(stored)) => stored,
+            Err(error @ StoreError::Unavailable { .. }) => return Err(error),
+            Ok(None) | Err(_) => return Ok(()),
+        };
         if stored.epoch != epoch || stored.orphaned || !stored.task.status().is_active() {
             return Ok(());
         }
-        let reason = "its node did not run for longer than its lease".to_owned();
+        let reason = "its node lost its lease, or could not write what it did".to_owned();
         let expected = stored.task.version();
         let Ok(decision) = decide(&stored.task, Command::Interrupt { reason }, self.clock.now()) else { return Ok(()) };
         let commit = Commit {

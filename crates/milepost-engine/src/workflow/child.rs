@@ -1,5 +1,6 @@
 //! Workflows as plans of one task, and the way from a child's end back to its parent.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,12 +9,12 @@ use milepost_core::id::{PlanId, StageName, TaskId};
 use milepost_core::plan::{Plan, PlanDefinition, Settings, TaskDefinition, WorkflowRef};
 use milepost_core::retry::seed_of;
 use milepost_core::task::{By, Cause, Command, Flow, StepKind, Task, TaskStatus};
-use milepost_store::{Resubmit, Start, StoreError, Submission};
+use milepost_store::{PlanQuery, Resubmit, Start, StoreError, Submission};
 use serde_json::{Map, Value};
 
 use crate::engine::Inner;
 use crate::runner::chain;
-use crate::verbs::Asked;
+use crate::verbs::{Asked, VerbError};
 
 /// A run of a workflow, ready to be submitted.
 #[derive(Debug, Clone)]
@@ -150,17 +151,57 @@ impl Inner {
         self.wake();
     }
 
-    /// Nobody waits for these any more.
+    /// Nobody waits for these any more. A crash may cut this short: `finish_cancelled_children` goes on with it.
     pub(crate) fn cancel_children(self: &Arc<Self>, parent: &TaskId, children: Vec<TaskId>) {
         for child in children {
-            let (inner, by) =
-                (self.clone(), By { who: "milepost".to_owned(), why: Some(format!("{parent} has ended")) });
-            self.spawn(async move {
-                if let Err(error) = inner.command(&child, Asked::simply(Command::Cancel(by)), None).await {
-                    tracing::debug!(%child, %error, "a child of an ended workflow was not cancelled");
+            let (inner, parent) = (self.clone(), parent.clone());
+            self.spawn(async move { inner.cancel_child(&parent, &child).await });
+        }
+    }
+
+    async fn cancel_child(self: &Arc<Self>, parent: &TaskId, child: &TaskId) {
+        let by = By { who: "milepost".to_owned(), why: Some(format!("{parent} has ended")) };
+        let mut pause = Duration::from_millis(50);
+        loop {
+            match self.command(child, Asked::simply(Command::Cancel(by.clone())), None).await {
+                Err(VerbError::Store(StoreError::Unavailable { .. }) | VerbError::Moved) if !self.is_stopping() => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_secs(5));
                 }
-                inner.wake();
-            });
+                Err(error) => {
+                    tracing::debug!(%child, %error, "a child of an ended workflow was not cancelled");
+                    break;
+                }
+                Ok(_) => break,
+            }
+        }
+        self.wake();
+    }
+
+    /// Open workflows whose parents were cancelled by a node that did not live to tell them.
+    pub(crate) async fn finish_cancelled_children(self: &Arc<Self>) {
+        let mut cancelled: BTreeMap<TaskId, bool> = BTreeMap::new();
+        let mut after = None;
+        loop {
+            let Ok(page) = self.store.plans(PlanQuery { open_only: true, after, limit: 200 }).await else { return };
+            // A workflow is a plan of one task.
+            for plan in page.items.iter().filter(|plan| plan.counts.total == 1) {
+                let Ok(child) = TaskId::parse(plan.id.as_str()) else { continue };
+                let Ok(Some(stored)) = self.store.task(&child).await else { continue };
+                let Some(parent) = &stored.task.spec().parent else { continue };
+                if !cancelled.contains_key(parent) {
+                    let Ok(found) = self.store.task(parent).await else { continue };
+                    let ended = found.is_some_and(|parent| parent.task.status() == TaskStatus::Cancelled);
+                    cancelled.insert(parent.clone(), ended);
+                }
+                if cancelled[parent] {
+                    self.cancel_child(parent, &child).await;
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                return;
+            }
         }
     }
 }

@@ -133,10 +133,7 @@ impl FlowRunner {
         }
         match over {
             Over::Released => self.inner.tell_parent(self.task()),
-            Over::Lost | Over::Away if self.cut_off.has_come() => {
-                self.inner.give_back(self.key.clone(), self.epoch);
-            }
-            Over::Lost | Over::Away => {}
+            Over::Lost | Over::Away => self.inner.give_back(self.key.clone(), self.epoch),
         }
         self.inner.released();
     }

@@ -83,6 +83,36 @@ async fn a_runner_that_is_fenced_off_ends_its_attempts_and_lets_go() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_commit_that_arrived_before_the_lease_was_lost_starts_nothing_more() {
+    let (world, gate, journal) = (World::new(), Gate::shut(), Journal::default());
+    let store = Faulty::over(world.store());
+    let node = world.node_on(store.clone(), Registry::new().with("gate", gate.kind()).with("noop", journal.kind()));
+    node.submit("{plan: p, stages: [{name: a, uses: gate}, {name: b, uses: noop}], tasks: [{id: t}]}").await;
+    gate.inside(1).await;
+    store.answer(Answers::Forgets);
+    gate.let_go(1);
+    store.refused().await;
+    store.answer(Answers::Fences);
+    node.idle().await;
+    assert_eq!(journal.calls(), [""; 0], "another node has the task");
+    assert_eq!(node.task("t").await.done().len(), 1, "what was written stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_commit_was_refused_is_given_back_and_goes_on() {
+    let (world, gate) = (World::new(), Gate::shut());
+    let store = Faulty::over(world.store());
+    let node = world.node_on(store.clone(), Registry::new().with("gate", gate.kind()));
+    node.submit("{plan: p, stages: [{name: a, uses: gate}], tasks: [{id: t}]}").await;
+    gate.inside(1).await;
+    store.answer(Answers::RefusesOnce);
+    gate.let_go(2);
+    assert_eq!(node.ended("p").await.status, PlanStatus::Completed);
+    let log = node.log("t").await;
+    assert_eq!(log.iter().filter(|line| *line == "STAGE_STARTED a 1").count(), 2, "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_verb_for_a_task_whose_commit_waits_is_answered_once_it_is_durable() {
     let (world, gate) = (World::new(), Gate::shut());
     let store = Faulty::over(world.store());

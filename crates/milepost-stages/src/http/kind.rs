@@ -81,6 +81,7 @@ fn own_headers(call: &StageCall) -> Result<HeaderMap, String> {
     let value = |text: String| HeaderValue::try_from(text).map_err(|error| error.to_string());
     let mut headers = HeaderMap::new();
     headers.insert("idempotency-key", value(call.idempotency_key())?);
+    headers.insert("milepost-fence", call.fence.into());
     headers.insert("traceparent", value(trace::parent(call))?);
     Ok(headers)
 }

@@ -12,7 +12,7 @@ use super::guard::{Guarded, TOKEN_VARIABLE};
 use crate::parameters::only_keys;
 
 /// Set by us for every command, so `env:` cannot set them; other names that begin alike (`MILEPOST_STORE`) it may.
-const OWN: [&str; 11] = [
+const OWN: [&str; 12] = [
     "MILEPOST_PLAN",
     "MILEPOST_TASK",
     "MILEPOST_TENANT",
@@ -23,6 +23,7 @@ const OWN: [&str; 11] = [
     "MILEPOST_OUTPUT",
     "MILEPOST_PROGRESS",
     "MILEPOST_IDEMPOTENCY_KEY",
+    "MILEPOST_FENCE",
     TOKEN_VARIABLE,
 ];
 
@@ -32,7 +33,7 @@ pub(super) fn variables(
     files: &Files,
     guarded: &Guarded,
 ) -> Result<Vec<(String, OsString)>, Failure> {
-    let own: [OsString; 11] = [
+    let own: [OsString; 12] = [
         call.plan.as_str().into(),
         call.task.as_str().into(),
         call.tenant.as_ref().map_or("", |tenant| tenant.as_str()).into(),
@@ -43,6 +44,7 @@ pub(super) fn variables(
         files.outputs().into(),
         files.progress().into(),
         call.idempotency_key().into(),
+        call.fence.to_string().into(),
         guarded.token.as_str().into(),
     ];
     let mut variables: Vec<(String, OsString)> = OWN.into_iter().map(str::to_owned).zip(own).collect();

@@ -58,6 +58,7 @@ async fn a_request_is_sent_as_the_plan_says_with_its_idempotency_key_and_trace()
     assert_eq!((one[0].as_str(), one[1].len(), one[2].len(), one[3].as_str()), ("00", 32, 16, "01"));
     assert_eq!(one[1], two[1], "attempts of one task share a trace");
     assert_ne!(one[2], two[2], "each attempt is a span of its own");
+    assert_eq!(received[1].headers["milepost-fence"], "7");
     assert_eq!(received[1].headers["idempotency-key"], "task-1/stage-1/origin.1", "the same for every attempt");
 }
 

@@ -77,14 +77,14 @@ async fn a_command_learns_who_it_is_from_its_environment() {
         with: json!({"env": {"NUMBER": 1.5, "FLAG": true, "EMPTY": null, "TEXT": "a b"}}),
         ..script(
             r#"printf '%s|' "$MILEPOST_PLAN" "$MILEPOST_TASK" "$MILEPOST_TENANT" "$MILEPOST_STAGE" "$MILEPOST_ATTEMPT" \
-               "$MILEPOST_INPUT" "$MILEPOST_IDEMPOTENCY_KEY" "$NUMBER" "$FLAG" "$EMPTY" "$TEXT" "$(cat)" "$PWD""#,
+               "$MILEPOST_INPUT" "$MILEPOST_IDEMPOTENCY_KEY" "$MILEPOST_FENCE" "$NUMBER" "$FLAG" "$EMPTY" "$TEXT" "$(cat)" "$PWD""#,
             &seen,
         )
     };
     assert_eq!(within(RunKind::new().run(call)).await, Outcome::success());
     let here = std::env::current_dir().unwrap();
     let expected = format!(
-        r#"plan-1|task-1|tenant-1|stage-1|3|{{"version":"1.2.3"}}|task-1/stage-1/origin.1|1.5|true||a b||{}|"#,
+        r#"plan-1|task-1|tenant-1|stage-1|3|{{"version":"1.2.3"}}|task-1/stage-1/origin.1|7|1.5|true||a b||{}|"#,
         here.display()
     );
     assert_eq!(seen.text(), expected);

@@ -1,13 +1,15 @@
 //! A node that dies, freezes, is cut off or replaced, and those that go on without it.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use milepost_core::plan::PlanCommand;
 use milepost_core::task::{By, PlanStatus, TaskStatus};
 use milepost_engine::Registry;
+use milepost_engine::stage::Outcome;
 use milepost_store::PlanChange;
 
-use crate::support::{Cluster, DAWN, Gate, Journal, bounded, plan_id};
+use crate::support::{Cluster, DAWN, Gate, Journal, bounded, kind, plan_id};
 
 const TWO_STAGES: &str =
     "{plan: p, max_concurrency: 10, stages: [{name: s, uses: gate}, {name: e, uses: noop}], tasks: [{id: a}, {id: b}]}";
@@ -38,6 +40,34 @@ async fn a_node_that_stops_beating_loses_its_tasks_and_they_end_elsewhere_record
         assert_eq!(two.node.count(id, "TASK_INTERRUPTED").await, 1);
         assert_eq!(two.node.task(id).await.node().map(ToString::to_string).as_deref(), Some("two"));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fence_grows_when_another_node_takes_a_task_on() {
+    let cluster = Cluster::new();
+    let fences: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let seen = fences.clone();
+    let registry = Registry::new().with(
+        "noting",
+        kind(move |call| {
+            let seen = seen.clone();
+            async move {
+                seen.lock().unwrap().push(call.fence);
+                if seen.lock().unwrap().len() == 1 {
+                    call.cancel.cancelled().await;
+                }
+                Outcome::success()
+            }
+        }),
+    );
+    let one = cluster.node("one", &registry);
+    one.node.submit("{plan: p, stages: [{name: s, uses: noting}], tasks: [{id: t}]}").await;
+    one.node.until("t", |task| task.status() == TaskStatus::Running).await;
+    let two = cluster.node("two", &registry);
+    one.cut();
+    assert_eq!(two.node.ended("p").await.status, PlanStatus::Completed);
+    let fences = fences.lock().unwrap().clone();
+    assert!(fences.len() == 2 && fences[0] < fences[1], "{fences:?}");
 }
 
 #[tokio::test(start_paused = true)]

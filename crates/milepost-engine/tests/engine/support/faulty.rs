@@ -26,6 +26,8 @@ pub(crate) enum Answers {
     Forgets,
     /// Another node has every task.
     Fences,
+    /// The next commit is refused, and not for the lease.
+    RefusesOnce,
     /// The node is cut off: whatever it asks for is done when it is let through again, if at all.
     Hangs,
 }
@@ -159,6 +161,10 @@ impl Store for Faulty {
                 self.refused.notify_one();
                 Err(StoreError::Fenced { task, expected: 1, found: 2 })
             }
+            Answers::RefusesOnce => {
+                self.answer(Answers::Truly);
+                Err(StoreError::Damaged { what: format!("task {task}"), detail: "says the test".to_owned() })
+            }
         }
     }
 
@@ -188,7 +194,11 @@ impl Store for Faulty {
         if self.damaged.lock().unwrap().as_ref() == Some(id) {
             return Err(StoreError::Damaged { what: format!("task {id}"), detail: "the test says so".to_owned() });
         }
-        self.store.task(id).await
+        let mut stored = self.store.task(id).await?;
+        if self.now() == Answers::Fences {
+            stored.iter_mut().for_each(|stored| stored.epoch += 1);
+        }
+        Ok(stored)
     }
 
     async fn tasks(&self, query: TaskQuery) -> Result<Page<TaskRow>, StoreError> {

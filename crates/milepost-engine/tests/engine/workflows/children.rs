@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use futures::future::try_join_all;
 use milepost_core::failure::{ErrorType, Failure};
-use milepost_core::task::TaskStatus;
+use milepost_core::task::{By, Command, TaskStatus, decide};
 use milepost_engine::{Registry, Verb};
+use milepost_store::{Commit, Holder, LeaseChange, Store, Wake};
 use serde_json::{Value, json};
 
-use crate::support::{Diary, Flow, RETRY, World, flow, of_task};
+use crate::support::{Diary, Flow, RETRY, World, flow, of_task, task_id};
 
 fn both(one: &Flow, two: &Flow) -> Registry {
     one.registry().with_workflow(Arc::new(two.clone()))
@@ -149,6 +150,48 @@ async fn a_cancelled_parent_takes_its_children_with_it() {
     node.until("w.part", |task| task.stages().len() == 1).await;
     node.does(of_task("w"), Verb::Cancel).await;
     node.until_status("w.part", TaskStatus::Cancelled).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn children_of_a_parent_that_was_cancelled_just_before_a_crash_are_cancelled_after_it() {
+    let world = World::new();
+    let waits = flow("waits", |ctx, _| async move { ctx.signal::<Value>("never").await });
+    let parent = {
+        let waits = waits.clone();
+        flow("parent", move |ctx, _| {
+            let waits = waits.clone();
+            async move { ctx.child("part", || waits, Value::Null).await }
+        })
+    };
+    let node = world.node(both(&waits, &parent));
+    node.begin(&parent, "w", Value::Null).await;
+    node.until_stored("w.part").await;
+    node.until("w.part", |task| task.stages().len() == 1).await;
+    // Both have given their leases back, so nothing but the start of a node can tell the child.
+    node.idle().await;
+    let crashed = world.crashed();
+    let store = crashed.store();
+    cancel_alone(&*store, "w").await;
+    let node = crashed.node_on(store, both(&waits, &parent));
+    node.until_status("w.part", TaskStatus::Cancelled).await;
+}
+
+/// The commit of a cancel, and nothing of what follows it.
+async fn cancel_alone(store: &dyn Store, task: &str) {
+    let stored = store.task(&task_id(task)).await.unwrap().unwrap();
+    let cancel = Command::Cancel(By::new("tester"));
+    let decision = decide(&stored.task, cancel, stored.task.updated_at()).unwrap();
+    let commit = Commit {
+        key: stored.key,
+        holder: Holder::Operator,
+        expected: stored.task.version(),
+        events: decision.events.into(),
+        task: Arc::new(decision.task),
+        lease: LeaseChange::Release(Wake::Recovery),
+        plan: None,
+        output: Vec::new(),
+    };
+    store.commit(commit).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -24,6 +24,7 @@ pub(crate) fn call(seen: &Arc<Seen>) -> StageCall {
         attempt: 1,
         origin: "origin".into(),
         run: 1,
+        fence: 7,
         rollback: false,
         input: Arc::new(Value::Null),
         file: None,
