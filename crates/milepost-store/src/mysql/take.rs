@@ -156,11 +156,13 @@ impl Turn {
             self.desk.write_books_of_claim(book_changes(&decision.task, &decision.events));
         }
         // It took as long as that because its last snapshot was lost, or there was none.
-        if folded.events >= SHORTEST && folded.events > interval(&decision.task) {
-            self.desk.writes.snapshots.insert(no, Snapshot::of(&decision.task));
-        } else if let Some(snapshot) = Snapshot::due(&decision.task, task.version, &decision.events) {
-            self.desk.writes.snapshots.insert(no, snapshot);
-        }
+        let late = folded.events >= SHORTEST && folded.events > interval(&decision.task);
+        let snapshot = if late {
+            Snapshot::of(&decision.task)
+        } else {
+            Snapshot::due(&decision.task, task.version, &decision.events)
+        };
+        self.desk.keep_snapshot(no, snapshot);
         let status = decision.task.status();
         let lease = if status.is_active() { self.shared.new_lease() } else { 0 };
         let standing = Standing { lease, wake_at: None, asked: false };

@@ -374,9 +374,9 @@ impl Taking {
         let ord = self.numbers.len() as i64;
         self.books.extend(ord, book_changes(&task, &events));
         // It took as long as that because its last snapshot was lost, or made before there were any.
-        if folded >= SHORTEST && folded > interval(&task) {
-            self.snapshots.push(ord, Snapshot::of(&task));
-        } else if let Some(snapshot) = Snapshot::due(&task, candidate.head.version, &events) {
+        let late = folded >= SHORTEST && folded > interval(&task);
+        let snapshot = if late { Snapshot::of(&task) } else { Snapshot::due(&task, candidate.head.version, &events) };
+        if let Some(snapshot) = snapshot {
             self.snapshots.push(ord, snapshot);
         }
         let failed = events.iter().any(|record| matches!(record.event(), Event::TaskFailed { .. }));

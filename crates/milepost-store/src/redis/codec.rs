@@ -115,7 +115,7 @@ impl Change {
 
     /// It took long to read because its last snapshot was lost, or made before there were any.
     pub(super) fn keep_snapshot(&mut self, task: &Task) {
-        self.snapshot = encode_snapshot(&Snapshot::of(task));
+        self.snapshot = Snapshot::of(task).map(|kept| encode_snapshot(&kept)).unwrap_or_default();
     }
 
     /// For a task that stays what it is, under the lease that it has. It means nothing for the books.

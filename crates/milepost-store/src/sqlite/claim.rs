@@ -195,9 +195,13 @@ impl Writer {
         let body = (!decision.events.is_empty()).then(|| encode_events(&decision.events));
         let position = self.append(no, head.version, head.last_event, body.as_ref())?;
         // It took as long as that because its last snapshot was lost, or made before there were any.
-        if events >= SHORTEST && events > interval(&decision.task) {
-            self.keep_snapshot(no, position, &Snapshot::of(&decision.task))?;
-        } else if let Some(snapshot) = Snapshot::due(&decision.task, head.version, &decision.events) {
+        let late = events >= SHORTEST && events > interval(&decision.task);
+        let snapshot = if late {
+            Snapshot::of(&decision.task)
+        } else {
+            Snapshot::due(&decision.task, head.version, &decision.events)
+        };
+        if let Some(snapshot) = snapshot {
             self.keep_snapshot(no, position, &snapshot)?;
         }
         let row = RowImage::of(&decision.task);
