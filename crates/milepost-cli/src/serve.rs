@@ -280,7 +280,7 @@ async fn reachable(
     store: &dyn Store,
     address: SocketAddr,
 ) -> Result<Settings, Failure> {
-    let now = milepost_engine::Clock::system().now();
+    let now = milepost_engine::Clock::of(store).now();
     settings.for_address(address, store, now).await.map_err(|error| match error {
         ServeError::NoToken { .. } => {
             let create = context.command("token create ops --scope admin");

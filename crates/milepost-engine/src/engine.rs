@@ -124,12 +124,13 @@ pub(crate) struct Inner {
 impl Engine {
     /// A node that does nothing yet; operator's verbs work on it all the same.
     pub fn new(store: Arc<dyn Store>, registry: Registry, options: Options) -> Self {
+        options.clock.follow_opening(&*store);
         let inner = Inner {
             membership: Membership::new(store.is_shared()),
             store_identity: StoreIdentity::default(),
             store,
             registry,
-            clock: options.clock,
+            clock: options.clock.clone(),
             feed: Feed::new(),
             meters: Meters::default(),
             guards: Guards::default(),
@@ -173,7 +174,7 @@ impl Engine {
     }
 
     pub fn clock(&self) -> Clock {
-        self.inner.clock
+        self.inner.clock.clone()
     }
 
     pub fn registry(&self) -> &Registry {
@@ -407,6 +408,11 @@ impl Inner {
         self.options.spawner.spawn(work);
     }
 
+    /// What a claim has to be told; none where the store's clock is the one that counts.
+    fn own_time(&self) -> Option<Timestamp> {
+        (!self.membership.is_shared()).then(|| self.clock.now())
+    }
+
     /// Something was changed that may have made a task ready.
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
@@ -526,8 +532,9 @@ async fn claim_loop(inner: Arc<Inner>) {
             plans: inner.registry.runs_plans(),
             workflows: inner.registry.workflows(),
             limit: room,
-            now: inner.clock.now(),
+            now: inner.own_time(),
         };
+        let asked = inner.clock.elapsed();
         // From before the claim: if the lease is lost meanwhile, what was claimed under it is lost as well.
         let cut_off = inner.membership.cut_off();
         let claimed = match inner.know_store().await {
@@ -551,7 +558,10 @@ async fn claim_loop(inner: Arc<Inner>) {
                     }
                 }
                 if !full {
-                    wait(&inner, claimed.next_due).await;
+                    // The store's clock is not ours: what is known is for how long there is nothing.
+                    let from = if inner.membership.is_shared() { inner.clock.elapsed() } else { asked };
+                    let due = claimed.next_due.map(|due| from + due.since(claimed.now).as_duration());
+                    wait(&inner, due).await;
                 }
             }
             Err(error) => {
@@ -570,10 +580,11 @@ async fn claim_loop(inner: Arc<Inner>) {
     }
 }
 
-async fn wait(inner: &Inner, due: Option<Timestamp>) {
+/// Until there may be something to claim, or it is `due` by what the clock has gone.
+async fn wait(inner: &Inner, due: Option<Duration>) {
     let due = async {
         match due {
-            Some(due) => inner.clock.sleep_until(due).await,
+            Some(due) => inner.clock.sleep_until_elapsed(due).await,
             None => std::future::pending().await,
         }
     };

@@ -202,7 +202,7 @@ impl Runner {
         let idle = self.running.is_empty();
         let due = if self.stopping { None } else { self.task.next_due() };
         let deadline = if self.task.status() == TaskStatus::Running { self.task.deadline() } else { None };
-        let (clock, rest) = (self.inner.clock, self.rest);
+        let (clock, rest) = (&self.inner.clock, self.rest);
         let write_start = !self.unwritten.is_empty();
         let report_at = self.report_at;
         let queues = !self.has_place();
@@ -515,11 +515,11 @@ pub(crate) async fn meanwhile<T>(
     }
 }
 
-pub(crate) async fn sleep_until(clock: crate::Clock, at: Option<Timestamp>) {
+pub(crate) async fn sleep_until(clock: &crate::Clock, at: Option<Timestamp>) {
     sleep_until_past(clock, at, Duration::ZERO).await;
 }
 
-pub(crate) async fn sleep_until_past(clock: crate::Clock, at: Option<Timestamp>, rest: Duration) {
+pub(crate) async fn sleep_until_past(clock: &crate::Clock, at: Option<Timestamp>, rest: Duration) {
     match at {
         Some(at) => clock.sleep_until_past(at, rest).await,
         None => std::future::pending().await,

@@ -80,7 +80,7 @@ enum Later {
 
 impl<'a> World<'a> {
     fn new(schedule: &'a Schedule, trace: Trace) -> Self {
-        let root = MemoryStore::new();
+        let root = MemoryStore::beginning_at(DAWN);
         let weather = Weather {
             dice: Dice::new(schedule.seed, 2),
             network: schedule.network,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use milepost_core::time::Millis;
 
-use crate::model::{ClaimRequest, Claimed};
+use crate::model::Claimed;
 
 /// How often one claim tries for what it does not get.
 pub(crate) const TRIES: u32 = 8;
@@ -31,7 +31,7 @@ impl Contended {
 
     /// A claim did not get all that it found: says when to come back. If it got nothing, and so did many before it, it
     /// comes back later each time, and people are told.
-    pub(crate) fn come_back(&self, request: &ClaimRequest, claimed: &mut Claimed) {
+    pub(crate) fn come_back(&self, claimed: &mut Claimed) {
         if claimed.tasks.len() + claimed.ended.len() > 0 {
             self.over();
         }
@@ -44,28 +44,23 @@ impl Contended {
                  Somebody may hold a lock on their rows"
             );
         }
-        let back = request.now + wait;
+        let back = claimed.now + wait;
         claimed.next_due = Some(claimed.next_due.map_or(back, |due| due.min(back)));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use milepost_core::time::Timestamp;
 
     use super::*;
 
-    fn request() -> ClaimRequest {
-        let now = Timestamp::from_millis(1000);
-        ClaimRequest { node: "n".into(), only: None, plans: true, workflows: Arc::default(), limit: 1, now }
-    }
+    const NOW: Timestamp = Timestamp::from_millis(1000);
 
     fn waits(contended: &Contended) -> u64 {
-        let mut claimed = Claimed::default();
-        contended.come_back(&request(), &mut claimed);
-        claimed.next_due.unwrap().since(request().now).get()
+        let mut claimed = Claimed { now: NOW, ..Claimed::default() };
+        contended.come_back(&mut claimed);
+        claimed.next_due.unwrap().since(NOW).get()
     }
 
     #[test]
@@ -80,9 +75,9 @@ mod tests {
 
     #[test]
     fn a_task_that_is_due_before_the_next_try_is_not_kept_waiting() {
-        let (contended, due) = (Contended::default(), request().now + Millis::new(5));
-        let mut claimed = Claimed { next_due: Some(due), ..Claimed::default() };
-        contended.come_back(&request(), &mut claimed);
+        let (contended, due) = (Contended::default(), NOW + Millis::new(5));
+        let mut claimed = Claimed { now: NOW, next_due: Some(due), ..Claimed::default() };
+        contended.come_back(&mut claimed);
         assert_eq!(claimed.next_due, Some(due));
     }
 }

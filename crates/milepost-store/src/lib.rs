@@ -1,6 +1,7 @@
 //! What lasts: the one seam to storage, its contract as a conformance suite, and the backends side by side.
 
 mod books;
+mod clock;
 mod codec;
 mod contended;
 mod doubt;
@@ -30,6 +31,7 @@ pub mod sqlite;
 
 pub use crate::redis::RedisStore;
 pub use books::{Addressee, Book, BookChange, Entry, EntryQuery, Parcel, WrittenAs, book_changes, dead_letter_key};
+pub use clock::ClockReading;
 pub use error::{BoxError, Clash, StoreError};
 pub use export::{all_plans, read_moved};
 pub use identity::{store_id, store_id_to_move};

@@ -94,7 +94,9 @@ pub struct ClaimRequest {
     /// The functions that the node can run; a workflow that is not among them is left for a node that knows it.
     pub workflows: Arc<[WorkflowRef]>,
     pub limit: usize,
-    pub now: Timestamp,
+    /// What time it is; none when the store is to look at its own clock, as nodes ask that share one: whatever their own
+    /// clocks say, they agree on what is due.
+    pub now: Option<Timestamp>,
 }
 
 impl ClaimRequest {
@@ -110,7 +112,9 @@ pub struct Claimed {
     pub tasks: Vec<StoredTask>,
     /// What ended in being claimed: no stages to run, or one crash too many.
     pub ended: Vec<StoredTask>,
-    /// Nothing more can be claimed until something is committed, or this instant comes.
+    /// When the claim was made: what was due by then was there to be taken.
+    pub now: Timestamp,
+    /// Nothing more can be claimed until something is committed, or this instant comes, by the clock that `now` is of.
     pub next_due: Option<Timestamp>,
     /// Plans that the claim itself brought to their end.
     pub settled: Vec<PlanId>,

@@ -53,6 +53,8 @@ pub struct Beaten {
     pub lost: bool,
     /// By then another node's lease may have run out, and its tasks be there to take.
     pub look_again: Option<Millis>,
+    /// What time it is by the store's clock; none where the node's own is the only one.
+    pub now: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use milepost_core::plan::Plan;
 use milepost_core::time::Timestamp;
 
 use crate::books::{Book, BookChange, Entry, EntryQuery};
+use crate::clock::ClockReading;
 use crate::error::StoreError;
 use crate::model::{
     ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note,
@@ -94,6 +95,12 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Others may be on the same store, and change it unseen.
     fn is_shared(&self) -> bool {
         false
+    }
+
+    /// What the store's own clock said when it was opened. On a shared store it is the one that counts: nodes and visitors
+    /// set theirs by it, so that what they write down agrees. Later on, beats say what time it is.
+    fn clock(&self) -> Option<ClockReading> {
+        None
     }
 
     /// Renews this node's lease, and the tenant locks that are open to be renewed; told every third of a lease.

@@ -249,7 +249,7 @@ async fn a_tenant_lock_is_renewed_while_somebody_has_it_and_opens_when_nobody_co
         plans: true,
         workflows: Arc::default(),
         limit: 10,
-        now: now(),
+        now: Some(now()),
     };
     assert!(ids(&b.claim(request).await.unwrap()).is_empty());
     let waiting = b.task(&TaskId::parse("t").unwrap()).await.unwrap().unwrap();

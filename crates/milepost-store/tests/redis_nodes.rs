@@ -275,7 +275,7 @@ async fn the_lock_of_a_lost_task_that_waits_for_a_person_opens_in_the_end() {
         plans: true,
         workflows: Default::default(),
         limit: 1,
-        now: redis_server::given::now(),
+        now: Some(redis_server::given::now()),
     };
     assert!(b.claim(only).await.unwrap().tasks.is_empty());
 }

@@ -85,8 +85,14 @@ async fn submit(store: &SqliteStore, plan: Plan, key: Option<&str>) {
 }
 
 async fn claim(store: &SqliteStore) -> Vec<StoredTask> {
-    let request =
-        ClaimRequest { node: "node".into(), only: None, plans: true, workflows: Arc::default(), limit: 1000, now: NOW };
+    let request = ClaimRequest {
+        node: "node".into(),
+        only: None,
+        plans: true,
+        workflows: Arc::default(),
+        limit: 1000,
+        now: Some(NOW),
+    };
     store.claim(request).await.unwrap().tasks
 }
 

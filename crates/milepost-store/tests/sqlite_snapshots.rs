@@ -143,7 +143,7 @@ async fn claim(store: &SqliteStore) -> StoredTask {
         plans: true,
         workflows: [workflow()].into(),
         limit: 1,
-        now: NOW,
+        now: Some(NOW),
     };
     store.claim(request).await.unwrap().tasks.remove(0)
 }

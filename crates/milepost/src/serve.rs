@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use milepost_engine::Clock;
 use milepost_server::{App, ServeError, Server, Settings};
 
 use crate::engine::Engine;
@@ -17,7 +16,8 @@ impl Engine {
     /// As with `milepost serve`, an address that others can reach asks for a token, and there has to be one.
     pub async fn serve(&self, address: &str) -> Result<String, Error> {
         let address = resolve(address).await?;
-        let (engine, now) = (self.inner().clone(), Clock::system().now());
+        let engine = self.inner().clone();
+        let now = engine.clock().now();
         let settings = Settings::default().for_address(address, &**engine.store(), now).await?;
         let server = Server::start(App::new(engine, settings), address).await?;
         let url = server.url();

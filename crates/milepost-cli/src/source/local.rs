@@ -77,7 +77,7 @@ impl Source for Local {
         let store = self.store().await?;
         let row = store.plan(plan).await?;
         let row = row.ok_or_else(|| StoreError::NotFound { what: "plan", id: plan.to_string() })?;
-        let progress = views::plan_progress(&**store, &row, Clock::system().now(), |task| task).await?;
+        let progress = views::plan_progress(&**store, &row, Clock::of(&**store).now(), |task| task).await?;
         Ok(views::plan_report(&**store, &row, &progress).await?)
     }
 
@@ -131,7 +131,8 @@ impl Source for Local {
     }
 
     async fn explain(&self, task: &TaskId) -> Result<Option<Explanation>, Failure> {
-        Ok(milepost_engine::explain(&**self.store().await?, task, Clock::system().now()).await?)
+        let store = self.store().await?;
+        Ok(milepost_engine::explain(&**store, task, Clock::of(&**store).now()).await?)
     }
 
     async fn operate(&self, order: Order) -> Result<Operated, Failure> {
@@ -160,14 +161,17 @@ impl Source for Local {
 
     async fn dead_letters(&self, limit: u16, cursor: Option<&str>) -> Result<List<DeadLetterView>, Failure> {
         let after = cursor.map(place).transpose()?;
-        let query = EntryQuery { book: Book::DeadLetters, after, limit: limit.into(), now: Clock::system().now() };
-        let page = self.store().await?.entries(query).await?;
+        let store = self.store().await?;
+        let now = Clock::of(&**store).now();
+        let query = EntryQuery { book: Book::DeadLetters, after, limit: limit.into(), now };
+        let page = store.entries(query).await?;
         let items = page.items.iter().map(DeadLetterView::try_from).collect::<Result<_, StoreError>>()?;
         Ok(List { items, next_cursor: page.next.map(|next| next.to_string()) })
     }
 
     async fn dead_letter(&self, id: &str) -> Result<Option<DeadLetterView>, Failure> {
-        let entry = self.store().await?.entry(Book::DeadLetters, id, Clock::system().now()).await?;
+        let store = self.store().await?;
+        let entry = store.entry(Book::DeadLetters, id, Clock::of(&**store).now()).await?;
         Ok(entry.as_ref().map(DeadLetterView::try_from).transpose()?)
     }
 

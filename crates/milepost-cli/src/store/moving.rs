@@ -52,7 +52,7 @@ impl Moving<'_> {
         self.bar.set_length(rows.iter().map(|row| row.counts.total).sum());
         let plans: Vec<PlanId> = rows.into_iter().map(|row| row.id).collect();
         let there = self.what_is_there(&plans).await?;
-        let books = MovingBooks { from: self.from, to: self.to, now: Clock::system().now() };
+        let books = MovingBooks { from: self.from, to: self.to, now: Clock::of(self.from).now() };
         books.check().await?;
         // First, so that no moved task is ever there under another store's id.
         self.move_id(books.now).await?;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use milepost_core::time::Millis;
 use milepost_store::{Beat, Beaten, StoreError};
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -16,17 +15,18 @@ use crate::runner::{at, chain};
 const A_MOMENT: Duration = Duration::from_millis(10);
 
 /// Whoever cancels a plan cancels its tasks one by one; those that it did not get to are looked for this often.
-const SWEEP_EVERY: Millis = Millis::from_secs(60);
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
 /// Renews the lease until the node has gone.
 pub(crate) async fn beat_loop(inner: Arc<Inner>) {
     let lease = inner.lease();
     // A beat at every third of the lease: one that is lost leaves time for another.
-    let beat_every = Millis::new(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX) / 3);
+    let beat_every = lease / 3;
     // More often than that, to notice soon that the machine was suspended: timers stand still meanwhile.
     let mut looks = tokio::time::interval(lease / 15);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut awake_at = inner.clock.now();
+    // By what the clock has gone, not by what it says: that may jump when it is corrected.
+    let mut awake_at = inner.clock.elapsed();
     let (mut beat_at, mut sweep_at) = (awake_at, awake_at + SWEEP_EVERY);
     let mut beats = FuturesUnordered::new();
     let mut look_again = None;
@@ -35,8 +35,8 @@ pub(crate) async fn beat_loop(inner: Arc<Inner>) {
             biased;
             () = inner.membership.gone.cancelled() => return,
             _ = looks.tick() => {
-                let now = inner.clock.now();
-                let slept = now.since(awake_at).as_duration();
+                let now = inner.clock.elapsed();
+                let slept = now.saturating_sub(awake_at);
                 if slept > lease {
                     tracing::warn!(?slept, "LeaseLost: this node did not run for longer than its lease; what it had in hand is ended");
                     inner.membership.lose();
@@ -65,10 +65,16 @@ pub(crate) async fn beat_loop(inner: Arc<Inner>) {
 }
 
 async fn beat(inner: Arc<Inner>) -> Result<Beaten, StoreError> {
+    let asked = inner.clock.elapsed();
     let beat = Beat { capacity: inner.capacity() as u64, in_hand: inner.in_hand() as u64 };
     // Longer than that it can renew nothing.
     match tokio::time::timeout(inner.lease(), inner.store.beat(beat)).await {
-        Ok(beaten) => beaten,
+        Ok(beaten) => {
+            if let Ok(Beaten { now: Some(now), .. }) = beaten {
+                inner.clock.follow(now, asked, inner.clock.elapsed());
+            }
+            beaten
+        }
         Err(_) => {
             let source = "no answer for as long as a lease lasts".into();
             Err(StoreError::Unavailable { backend: "the store", operation: "renew the lease", source })
@@ -80,7 +86,7 @@ impl Inner {
     /// What follows from a beat; in how long another node's tasks may be there to take.
     fn beaten(self: &Arc<Self>, beaten: Result<Beaten, StoreError>) -> Option<Duration> {
         match beaten {
-            Ok(Beaten { lost, look_again }) => {
+            Ok(Beaten { lost, look_again, now: _ }) => {
                 self.health.answered();
                 if lost {
                     tracing::error!(

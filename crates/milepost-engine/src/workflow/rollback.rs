@@ -70,7 +70,7 @@ impl FlowRunner {
         if let Some(due) = due.filter(|due| due.since(self.now()) > PARK_AFTER) {
             return self.write(LeaseChange::Release(Wake::At(due))).await;
         }
-        let clock = self.inner.clock;
+        let clock = &self.inner.clock;
         tokio::select! {
             biased;
             () = self.cut_off.comes() => Err(Over::Lost),

@@ -90,7 +90,7 @@ impl FlowRunner {
         Self {
             ledger: Ledger::new(inner.clone(), &stored, cut_off.clone()),
             epoch: stored.epoch,
-            desk: Desk::new(&stored.task, inner.clock, inner.registry.stand_ins()),
+            desk: Desk::new(&stored.task, inner.clock.clone(), inner.registry.stand_ins()),
             inner,
             key: stored.key,
             task: Some(Arc::new(stored.task)),
@@ -375,7 +375,7 @@ impl FlowRunner {
 
     fn begin_anew(&mut self) {
         self.drop_function();
-        self.desk = Desk::new(self.task(), self.inner.clock, self.inner.registry.stand_ins());
+        self.desk = Desk::new(self.task(), self.inner.clock.clone(), self.inner.registry.stand_ins());
         self.answered = 0;
         self.handed_out.clear();
         self.asked.clear();

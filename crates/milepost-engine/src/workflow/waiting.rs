@@ -52,7 +52,7 @@ impl FlowRunner {
         }
         let report = self.report_at;
         let write_start = self.has_started_unwritten();
-        let (clock, rest) = (self.inner.clock, self.rest);
+        let (clock, rest) = (&self.inner.clock, self.rest);
         // A workflow that only waits leaves its place on the node to others: to the children it waits for, say.
         let lent = waits.then(|| self.inner.lend());
         let woken = tokio::select! {

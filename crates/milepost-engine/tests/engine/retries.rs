@@ -31,7 +31,7 @@ fn failing(times: u32) -> (Flaky, Registry) {
 async fn retries_come_after_exactly_the_delays_of_the_policy_and_each_is_recorded() {
     let world = World::new();
     let times: Arc<Mutex<Vec<Timestamp>>> = Arc::default();
-    let (noted, clock) = (times.clone(), world.clock);
+    let (noted, clock) = (times.clone(), world.clock.clone());
     let fails = kind(move |_| {
         noted.lock().unwrap().push(clock.now());
         async { Outcome::Failure(Failure::retryable(ErrorType::Network, "no route")) }
@@ -235,7 +235,7 @@ async fn thousands_of_waiting_retries_all_fire_and_none_early() {
     let world = World::new();
     let early: Arc<Mutex<Vec<String>>> = Arc::default();
     let started: Arc<Mutex<std::collections::HashMap<String, Timestamp>>> = Arc::default();
-    let (noted, clock) = (early.clone(), world.clock);
+    let (noted, clock) = (early.clone(), world.clock.clone());
     let once = kind(move |call: StageCall| {
         let now = clock.now();
         let mut started = started.lock().unwrap();

@@ -52,6 +52,7 @@ macro_rules! __conformance_cases {
                 a_parked_task_keeps_its_slot,
                 a_parked_task_waits_while_its_plan_is_paused,
                 a_claim_says_when_the_next_parked_task_is_due,
+                a_claim_that_is_told_no_time_goes_by_the_stores_clock,
                 a_claim_with_nothing_due_takes_the_lease_and_adds_no_event,
                 what_is_due_is_claimed_before_what_is_pending,
                 a_rollback_that_nobody_holds_is_claimed_whatever_the_plans_status,

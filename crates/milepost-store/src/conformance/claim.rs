@@ -7,11 +7,12 @@ use milepost_core::plan::{PlanCommand, WorkflowRef};
 use milepost_core::task::{Command, PlanStatus, TaskStatus};
 use milepost_core::time::Millis;
 
+use crate::clock::wall_clock;
 use crate::error::StoreError;
 use crate::model::{ClaimRequest, Wake};
 
 use super::Harness;
-use super::given::{BACKOFF, Scene, ann, fatal, ids, plan, plan_id, stage, success};
+use super::given::{BACKOFF, Scene, ann, failure, fatal, ids, plan, plan_id, stage, success};
 
 pub(super) async fn a_claim_takes_pending_tasks_of_running_plans_only(harness: &dyn Harness) {
     let mut scene = Scene::new(harness).await;
@@ -121,7 +122,7 @@ pub(super) async fn claims_made_at_once_never_share_a_task(harness: &dyn Harness
                 plans: true,
                 workflows: Arc::default(),
                 limit: 3,
-                now,
+                now: Some(now),
             };
             tokio::spawn(async move { store.claim(request).await.expect("a claim of what is there") })
         })
@@ -251,6 +252,31 @@ pub(super) async fn a_claim_says_when_the_next_parked_task_is_due(harness: &dyn 
     scene.now = first;
     let woken = scene.claim().await;
     assert_eq!((ids(&woken), woken.next_due), (vec!["b"], Some(second)));
+}
+
+/// The scene plays long ago, and the clocks of stores and of this machine are of today.
+pub(super) async fn a_claim_that_is_told_no_time_goes_by_the_stores_clock(harness: &dyn Harness) {
+    let (hour, minute) = (Millis::from_secs(3600), Millis::from_secs(60));
+    let mut scene = Scene::with(harness, plan("p").task("a").task("b").max(2)).await;
+    let held = scene.claim().await.tasks;
+    let today = wall_clock();
+    for (task, due) in held.iter().zip([today - hour, today + hour]) {
+        scene.parks(task, failure(0, 1), Wake::At(due)).await;
+    }
+    assert!(ids(&scene.claim().await).is_empty(), "long ago nothing was due");
+    let request = ClaimRequest {
+        node: "node-1".into(),
+        only: None,
+        plans: true,
+        workflows: Arc::default(),
+        limit: 10,
+        now: None,
+    };
+    let claimed = scene.store.claim(request).await.unwrap();
+    assert_eq!((ids(&claimed), claimed.next_due), (vec!["a"], Some(today + hour)));
+    assert!(claimed.now.since(today) < minute && today.since(claimed.now) < minute, "{}, {today}", claimed.now);
+    let events = &claimed.tasks[0].claim_events;
+    assert!(!events.is_empty() && events.iter().all(|record| record.at() == claimed.now), "{events:?}");
 }
 
 pub(super) async fn a_claim_with_nothing_due_takes_the_lease_and_adds_no_event(harness: &dyn Harness) {

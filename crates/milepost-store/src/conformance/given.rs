@@ -257,7 +257,9 @@ impl<'a> Scene<'a> {
     pub(super) async fn try_claim(&mut self, only: Option<&str>, limit: usize) -> Result<Claimed, StoreError> {
         let only = only.map(plan_id);
         let (plans, workflows) = (self.plans, self.workflows.clone());
-        self.store.claim(ClaimRequest { node: "node-1".into(), only, plans, workflows, limit, now: self.now }).await
+        self.store
+            .claim(ClaimRequest { node: "node-1".into(), only, plans, workflows, limit, now: Some(self.now) })
+            .await
     }
 
     /// Claims, and expects exactly this task.

@@ -286,7 +286,7 @@ impl<'a> Story<'a> {
             plans: true,
             workflows: Arc::default(),
             limit,
-            now: self.now,
+            now: Some(self.now),
         };
         let (model, subject) = (self.model.claim(request.clone()).await, self.subject.claim(request).await);
         let (model, subject) = match (model, subject) {

@@ -37,7 +37,7 @@ pub(super) async fn an_orphan_is_taken_over_with_an_interruption_that_names_the_
         plans: true,
         workflows: Arc::default(),
         limit: 10,
-        now: scene.now,
+        now: Some(scene.now),
     };
     let after = scene.store.claim(request).await.unwrap().tasks.remove(0);
     assert!(after.epoch > 0 && after.epoch != before.epoch && !after.orphaned);
@@ -202,7 +202,7 @@ pub(super) async fn a_lost_owner_can_claim_nothing(harness: &dyn Harness) {
         plans: true,
         workflows: Arc::default(),
         limit: 10,
-        now: scene.now,
+        now: Some(scene.now),
     };
     assert!(old.claim(request).await.is_err());
     let submission = Submission {

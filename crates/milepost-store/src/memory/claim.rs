@@ -22,8 +22,9 @@ pub(super) struct Claimant {
 impl Data {
     pub(super) fn claim(&mut self, claimant: Claimant, request: &ClaimRequest) -> Result<Claimed, StoreError> {
         let only = request.only.as_ref().map(|id| self.find_plan(id)).transpose()?;
-        let mut claimed = Claimed::default();
-        for no in self.interrupted_or_due(only, request) {
+        let now = request.now.unwrap_or_else(|| self.sessions.timestamp(Instant::now()));
+        let mut claimed = Claimed { now, ..Claimed::default() };
+        for no in self.interrupted_or_due(only, request, now) {
             if claimed.tasks.len() + claimed.ended.len() < request.limit && self.can_take(no, request) {
                 self.take(no, claimant, request, &mut claimed)?;
             }
@@ -34,12 +35,12 @@ impl Data {
             self.take(no, claimant, request, &mut claimed)?;
         }
         let due = only.map_or(&self.line.due, |plan| &self.plan_entry(plan).line.due);
-        claimed.next_due = due.iter().map(|(at, _)| *at).find(|at| *at > request.now);
+        claimed.next_due = due.iter().map(|(at, _)| *at).find(|at| *at > now);
         Ok(claimed)
     }
 
     /// In the order in which they are taken: the interrupted by number, then the due by time.
-    fn interrupted_or_due(&self, only: Option<i64>, request: &ClaimRequest) -> Vec<i64> {
+    fn interrupted_or_due(&self, only: Option<i64>, request: &ClaimRequest, now: Timestamp) -> Vec<i64> {
         let (recovery, due) = match only {
             None => (&self.line.recovery, &self.line.due),
             Some(plan) => {
@@ -47,7 +48,7 @@ impl Data {
                 (&line.recovery, &line.due)
             }
         };
-        let due = due.iter().take_while(|(at, _)| *at <= request.now).map(|(_, no)| *no);
+        let due = due.iter().take_while(|(at, _)| *at <= now).map(|(_, no)| *no);
         // Some of these may be waiting for their tenant or for a slot, so there is no saying how many to look at.
         recovery.iter().copied().chain(due).filter(|no| self.can_take(*no, request)).take(request.limit).collect()
     }
@@ -75,6 +76,7 @@ impl Data {
         request: &ClaimRequest,
         claimed: &mut Claimed,
     ) -> Result<(), StoreError> {
+        let now = claimed.now;
         let entry = self.entry(no);
         let task = &entry.task;
         let node_is_gone = task.status().is_active()
@@ -85,26 +87,26 @@ impl Data {
             };
         let lost_by = if node_is_gone { task.node().cloned() } else { None };
         let claim = Claim { node: request.node.clone(), lost_by, automatic: request.only.is_none() };
-        let decision = decide(task, Command::Claim(claim), request.now)?;
+        let decision = decide(task, Command::Claim(claim), now)?;
         let for_books = book_changes(&decision.task, &decision.events);
         self.books.check(&for_books)?;
 
         self.books.write(for_books);
         self.last_lease += 1;
-        self.lock(no, claimant, request);
+        self.lock(no, claimant, now);
         self.give_slot(no);
         let plan = self.entry(no).plan;
         let hold = Hold::By { owner: claimant.session, lease: self.last_lease };
         self.store(no, decision.task, &decision.events, hold);
 
         let failed = decision.events.iter().any(|record| matches!(record.event(), Event::TaskFailed { .. }));
-        let asked = if failed { self.pause_if_asked(plan, request.now) } else { None };
+        let asked = if failed { self.pause_if_asked(plan, now) } else { None };
         let mut stored = self.stored_task(no);
         stored.claim_events = decision.events;
         let taken = if stored.task.status().is_active() { &mut claimed.tasks } else { &mut claimed.ended };
         taken.push(stored);
-        if self.settle(plan, request.now).or(asked).is_some() {
-            self.log_plan(plan, None, request.now);
+        if self.settle(plan, now).or(asked).is_some() {
+            self.log_plan(plan, None, now);
             claimed.settled.push(self.plan_entry(plan).plan.definition.id.clone());
         }
         Ok(())
@@ -121,11 +123,11 @@ impl Data {
         self.set_status(plan, paused, None, now)
     }
 
-    fn lock(&mut self, no: i64, claimant: Claimant, request: &ClaimRequest) {
+    fn lock(&mut self, no: i64, claimant: Claimant, now: Timestamp) {
         let Some(tenant) = self.entry(no).task.spec().tenant.clone() else { return };
         let fence = self.last_lease;
         let expires_at = claimant.lock_ttl.map(|ttl| Instant::now() + ttl.as_duration());
-        let since = self.locks.get(&tenant).map_or(request.now, |lock| lock.since);
+        let since = self.locks.get(&tenant).map_or(now, |lock| lock.since);
         self.locks.insert(tenant.clone(), Lock { task: no, since, fence, expires_at });
         self.look_at_tenant(&tenant);
     }

@@ -104,6 +104,11 @@ pub(super) enum Held {
 }
 
 impl Data {
+    /// With a clock that says `at` now.
+    pub(super) fn beginning_at(at: Timestamp) -> Self {
+        Self { sessions: Sessions::beginning_at(at), ..Self::default() }
+    }
+
     /// Another owner has the store to itself from now on.
     pub(super) fn change_owner(&mut self) -> u64 {
         let before = self.sessions.sole();

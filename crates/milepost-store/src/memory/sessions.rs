@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use milepost_core::time::{Millis, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::clock::wall_clock;
 use crate::error::StoreError;
 use crate::nodes::{Beat, Beaten, Membership, NodeIdentity, NodeRow};
 
@@ -51,35 +52,38 @@ pub(super) struct Renewed {
     pub(super) beaten: Beaten,
 }
 
-/// The only clock that judges leases: tokio's, which tests can move.
+/// The store's own clock, by which leases are judged and claims find what is due: tokio's, which tests can move.
 #[derive(Debug, Clone, Copy)]
 struct StoreClock {
     start: Instant,
-    wall_start: Duration,
+    began_at: Timestamp,
 }
 
 impl StoreClock {
     fn timestamp(&self, at: Instant) -> Timestamp {
-        let since_1970 = self.wall_start + at.saturating_duration_since(self.start);
-        Timestamp::from_millis(i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX))
+        let elapsed = at.saturating_duration_since(self.start);
+        self.began_at + Millis::new(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX))
     }
 }
 
 impl Default for Sessions {
     fn default() -> Self {
-        let wall_start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self::beginning_at(wall_clock())
+    }
+}
+
+impl Sessions {
+    pub(super) fn beginning_at(began_at: Timestamp) -> Self {
         Self {
             last: 1,
             sole: 1,
             members: BTreeMap::new(),
             handles: BTreeMap::new(),
             last_handle: 0,
-            clock: StoreClock { start: Instant::now(), wall_start },
+            clock: StoreClock { start: Instant::now(), began_at },
         }
     }
-}
 
-impl Sessions {
     pub(super) fn is_live(&self, session: u64) -> bool {
         session == self.sole || self.members.values().any(|member| member.session == session && !member.ended)
     }
@@ -215,7 +219,11 @@ impl Data {
         }
         self.renew_locks(now, membership.lock_ttl);
         let freed = self.reap(session);
-        let beaten = Beaten { lost, look_again: self.sessions.look_again(session, now) };
+        let beaten = Beaten {
+            lost,
+            look_again: self.sessions.look_again(session, now),
+            now: Some(self.sessions.timestamp(now)),
+        };
         Ok(Renewed { session, freed, beaten })
     }
 }

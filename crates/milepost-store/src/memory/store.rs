@@ -7,8 +7,10 @@ use async_trait::async_trait;
 use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::books::{Book, BookChange, Entry, EntryQuery};
+use crate::clock::ClockReading;
 use crate::error::StoreError;
 use crate::model::{
     ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, Holder, LeaseChange, LockRow, LogChunk,
@@ -52,7 +54,15 @@ impl Default for MemoryStore {
 
 impl MemoryStore {
     pub fn new() -> Self {
-        let data = Data::default();
+        Self::of(Data::default())
+    }
+
+    /// One whose own clock, which those who share it go by, says `at` now and follows tokio's.
+    pub fn beginning_at(at: Timestamp) -> Self {
+        Self::of(Data::beginning_at(at))
+    }
+
+    fn of(data: Data) -> Self {
         let session = data.sessions.sole();
         Self::over(Arc::new(Mutex::new(data)), As::Owner { session })
     }
@@ -235,6 +245,11 @@ impl Store for MemoryStore {
 
     fn is_shared(&self) -> bool {
         !matches!(self.as_whom, As::Owner { .. })
+    }
+
+    fn clock(&self) -> Option<ClockReading> {
+        let now = Instant::now();
+        self.is_shared().then(|| ClockReading { at: self.read().sessions.timestamp(now), asked: now, answered: now })
     }
 
     async fn beat(&self, beat: Beat) -> Result<Beaten, StoreError> {

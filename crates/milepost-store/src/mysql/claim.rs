@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use milepost_core::plan::WorkflowRef;
 use milepost_core::task::PlanStatus;
+use milepost_core::time::Timestamp;
 
 use crate::error::StoreError;
 use crate::model::{ClaimRequest, Claimed};
@@ -26,7 +27,7 @@ pub(super) fn workflow_word(workflow: &WorkflowRef) -> String {
 
 impl Turn {
     pub(super) async fn claim(&mut self, request: &ClaimRequest) -> Sql<Result<Claimed, StoreError>> {
-        let mut claimed = Claimed::default();
+        let mut claimed = Claimed { now: request.now.unwrap_or(self.desk.now), ..Claimed::default() };
         // A visitor runs nothing.
         if self.desk.own.is_none() {
             return Ok(Ok(claimed));
@@ -46,7 +47,7 @@ impl Turn {
         self.claim_ready(request, &scope, &mut claimed).await?;
         // A claim that was cut short has to be made again before anybody waits.
         if request.limit == 0 || room(request, &claimed) > 0 {
-            claimed.next_due = self.next_due(request, &scope).await?;
+            claimed.next_due = self.next_due(claimed.now, &scope).await?;
         }
         Ok(Ok(claimed))
     }
@@ -90,7 +91,7 @@ impl Turn {
                 "{} WHERE r.queue IN (5, 6) AND r.lease = 0 AND r.wake_at <= {}{} \
                  AND (r.wake_at > {} OR (r.wake_at = {} AND r.id > {})) ORDER BY r.wake_at, r.id LIMIT {step}",
                 Candidate::select(),
-                request.now.as_millis(),
+                claimed.now.as_millis(),
                 scope.may_go_on,
                 after.0,
                 after.0,
@@ -186,11 +187,11 @@ impl Turn {
         Ok(candidates)
     }
 
-    async fn next_due(&mut self, request: &ClaimRequest, scope: &Scope) -> Sql<Option<milepost_core::time::Timestamp>> {
+    async fn next_due(&mut self, now: Timestamp, scope: &Scope) -> Sql<Option<Timestamp>> {
         let sql = format!(
             "SELECT r.wake_at FROM task_unit_runtimes r JOIN sync_tasks p ON p.id = r.task_id \
              WHERE r.queue IN (5, 6) AND r.lease = 0 AND r.wake_at > {}{} ORDER BY r.wake_at LIMIT 1",
-            request.now.as_millis(),
+            now.as_millis(),
             scope.may_go_on
         );
         let row = self.ask_one(&sql).await?.into_iter().next();

@@ -1,8 +1,10 @@
 //! Who is there: a session for each node, renewed by its beat and judged by the store's clock.
 
-use milepost_core::time::Millis;
+use milepost_core::time::{Millis, Timestamp};
 use mysql_async::Row;
+use tokio::time::Instant;
 
+use crate::clock::ClockReading;
 use crate::error::StoreError;
 use crate::nodes::{Beat, Beaten, NodeIdentity, NodeRow};
 
@@ -43,6 +45,13 @@ impl Shared {
         Ok(())
     }
 
+    pub(super) async fn read_clock(&self) -> Result<ClockReading, StoreError> {
+        let asked = Instant::now();
+        let row = first(self.server.ask("read its clock", &format!("SELECT {NOW}")).await?);
+        let at = row.map_or(Ok(Timestamp::default()), |row| Columns::from(row).time());
+        Ok(ClockReading::answered(asked, at.map_err(unavailable("read its clock"))?))
+    }
+
     pub(super) async fn leave(&self) -> Result<(), StoreError> {
         let Some(session) = self.session() else { return Ok(()) };
         let sql = format!(
@@ -63,7 +72,7 @@ impl Shared {
              WHERE name = {} AND session = {session} AND ended = 0; \
              SELECT ROW_COUNT(), {look}, \
              (SELECT MIN(expires_at) - {NOW} FROM milepost_nodes WHERE ended = 0 AND session <> {session}), \
-             (SELECT COUNT(*) FROM milepost_locks WHERE expires_at < {NOW} + {ttl} DIV 3 * 2) \
+             (SELECT COUNT(*) FROM milepost_locks WHERE expires_at < {NOW} + {ttl} DIV 3 * 2), {NOW} \
              FROM milepost_counters WHERE id = 1",
             beat.in_hand,
             beat.capacity,
@@ -78,12 +87,12 @@ impl Shared {
         let look_again = seen.next_expiry.map(|left| Millis::new(left.max(0).unsigned_abs() + 1));
         let sweep = seen.next_expiry.is_some_and(|left| left < 0) || seen.locks > 0;
         if seen.renewed {
-            return Ok((Beaten { lost: false, look_again }, sweep));
+            return Ok((Beaten { lost: false, look_again, now: Some(seen.now) }, sweep));
         }
         self.refuse_if_replaced(node, session).await?;
         tracing::warn!(node = %node.name, "the lease had run out and others were let in; the node begins a new session");
         self.register(node).await?;
-        Ok((Beaten { lost: true, look_again }, sweep))
+        Ok((Beaten { lost: true, look_again, now: Some(seen.now) }, sweep))
     }
 
     /// Another process has the name now.
@@ -133,6 +142,7 @@ struct Seen {
     next_expiry: Option<i64>,
     /// Locks to be renewed, or run out.
     locks: i64,
+    now: Timestamp,
 }
 
 impl Seen {
@@ -144,6 +154,7 @@ impl Seen {
             letters: columns.next()?,
             next_expiry: columns.maybe()?,
             locks: columns.next()?,
+            now: columns.time()?,
         })
     }
 }

@@ -10,6 +10,7 @@ use mysql_async::Conn;
 use tokio::sync::{Mutex, oneshot};
 
 use crate::books::{Book, BookChange, Entry, EntryQuery};
+use crate::clock::ClockReading;
 use crate::doubt::Doubtful;
 use crate::error::StoreError;
 use crate::group::Group;
@@ -38,6 +39,7 @@ pub struct MysqlStore {
     shared: Arc<Shared>,
     group: Group<Waiting>,
     beats: AtomicU64,
+    opened: ClockReading,
 }
 
 /// What the handle has in common with the tasks that write and watch for it.
@@ -110,10 +112,11 @@ impl MysqlStore {
         if let Some(node) = shared.membership.node.clone() {
             shared.register(&node).await?;
         }
+        let opened = shared.read_clock().await?;
         let writes = shared.clone();
         // One lane: whoever writes holds the lock to the end, so a second would only wait for the first.
         let group = Group::start(1, MOST, move |group| write(writes.clone(), group));
-        Ok(Self { shared, group, beats: AtomicU64::new(0) })
+        Ok(Self { shared, group, beats: AtomicU64::new(0), opened })
     }
 
     async fn write(&self, operation: Operation) -> Result<Done, StoreError> {
@@ -147,7 +150,8 @@ impl Store for MysqlStore {
         let found = self.shared.find_doubtful(&request).await?;
         if !found.is_empty() {
             // There may be more, and nobody would call for it.
-            return Ok(Claimed { tasks: found, next_due: Some(request.now), ..Claimed::default() });
+            let now = request.now.unwrap_or_default();
+            return Ok(Claimed { tasks: found, now, next_due: Some(now), ..Claimed::default() });
         }
         expect!(self.write(Operation::Claim(request)).await, Claimed)
     }
@@ -242,6 +246,10 @@ impl Store for MysqlStore {
 
     fn is_shared(&self) -> bool {
         true
+    }
+
+    fn clock(&self) -> Option<ClockReading> {
+        Some(self.opened)
     }
 
     async fn beat(&self, beat: Beat) -> Result<Beaten, StoreError> {

@@ -147,7 +147,7 @@ impl Turn {
             task.status.is_active() && (orphan || (task.queue == Some(Queue::Left) && !folded.task.interrupted()));
         let lost_by: Option<Arc<str>> = lost.then(|| folded.task.node().cloned().unwrap_or_else(|| "unknown".into()));
         let claim = Claim { node: request.node.clone(), lost_by, automatic: request.only.is_none() };
-        let decision = match decide_on(folded.task.into(), Command::Claim(claim), request.now) {
+        let decision = match decide_on(folded.task.into(), Command::Claim(claim), claimed.now) {
             Ok(decision) => decision,
             Err(refused) => return self.set_aside(no, &StoreError::Task(refused.rejection)),
         };
@@ -168,7 +168,7 @@ impl Turn {
         let standing = Standing { lease, wake_at: None, asked: false };
         self.desk.transition(no, RowImage::of(&decision.task), standing, ends_progress(status, &decision.events));
         if !status.is_ended() {
-            self.lock_tenant(candidate, request.now);
+            self.lock_tenant(candidate, claimed.now);
         }
         let failed = decision.events.iter().any(|record| matches!(record.event(), Event::TaskFailed { .. }));
         let pauses = failed && shared.settings.on_task_failure == OnTaskFailure::Pause;
@@ -182,11 +182,12 @@ impl Turn {
             claim_events: decision.events,
         };
         if status.is_active() { &mut claimed.tasks } else { &mut claimed.ended }.push(stored);
-        self.settle_claimed(task.plan, pauses, request.now, claimed);
+        self.settle_claimed(task.plan, pauses, claimed);
         Ok(())
     }
 
-    fn settle_claimed(&mut self, plan: i64, pauses: bool, now: Timestamp, claimed: &mut Claimed) {
+    fn settle_claimed(&mut self, plan: i64, pauses: bool, claimed: &mut Claimed) {
+        let now = claimed.now;
         let state = self.desk.plan(plan);
         // A plan that cannot be paused any more stays as it is.
         let paused: Option<PlanStatus> = pauses.then(|| state.after(PlanCommand::Pause).ok()).flatten();

@@ -44,11 +44,11 @@ pub(super) async fn claim(inner: &Inner, request: &ClaimRequest) -> Result<Claim
     };
     let Some(session) = inner.session.number() else { return Ok(Claimed::default()) };
     let claiming = Claiming { inner, request, only, session };
-    let mut claimed = Claimed::default();
+    let mut claimed = Claimed { now: request.now.unwrap_or_default(), ..Claimed::default() };
     claiming.find_doubtful(&mut claimed).await?;
     if !claimed.tasks.is_empty() {
         // There may be more, and nobody would call for it.
-        claimed.next_due = Some(request.now);
+        claimed.next_due = Some(claimed.now);
         return Ok(claimed);
     }
     let (mut lost, tries) = (0, inner.contended.tries());
@@ -64,7 +64,7 @@ pub(super) async fn claim(inner: &Inner, request: &ClaimRequest) -> Result<Claim
                 lost += 1;
                 if lost >= tries {
                     // There is more, and others are busy with it: nobody will call when they are done.
-                    inner.contended.come_back(request, &mut claimed);
+                    inner.contended.come_back(&mut claimed);
                     break;
                 }
                 // Nodes that were called at once must not go on in step.
@@ -75,7 +75,7 @@ pub(super) async fn claim(inner: &Inner, request: &ClaimRequest) -> Result<Claim
             Err(error) if claimed.tasks.len() + claimed.ended.len() > 0 => {
                 tracing::warn!(%error, "a claim was cut short");
                 // The rest may be ours as well: the next claim finds out.
-                claimed.next_due = Some(request.now);
+                claimed.next_due = Some(claimed.now);
                 break;
             }
             Err(error) => return Err(error),
@@ -167,13 +167,14 @@ impl Claiming<'_> {
     async fn round(&self, claimed: &mut Claimed, first: bool) -> Result<Round, StoreError> {
         let room = self.request.limit.saturating_sub(claimed.tasks.len() + claimed.ended.len()).min(MOST);
         let rows = self.candidates(room, !first).await?;
+        claimed.now = Timestamp::from_millis(rows[0].get("clock"));
         claimed.next_due = rows[0].get::<_, Option<i64>>("due").map(Timestamp::from_millis);
         let candidates = self.read(rows).await?;
         if candidates.is_empty() || room == 0 {
             return Ok(Round::Done);
         }
         let cut = candidates.len() == MOST;
-        let mut taking = self.decide(candidates).await?;
+        let mut taking = self.decide(candidates, claimed.now).await?;
         let sent = taking.numbers.len();
         let taken = self.take(&mut taking, claimed).await?;
         Ok(match (taken == sent, taking.makes_way || cut) {
@@ -185,7 +186,7 @@ impl Claiming<'_> {
 
     async fn candidates(&self, most: usize, pending_only: bool) -> Result<Vec<Row>, StoreError> {
         let known: Vec<String> = self.request.workflows.iter().map(workflow_key).collect();
-        let (most, now) = (i32::try_from(most).unwrap_or(i32::MAX), self.request.now.as_millis());
+        let (most, now) = (i32::try_from(most).unwrap_or(i32::MAX), self.request.now.map(Timestamp::as_millis));
         let parameters: &super::connect::Parameters<'_> = &[
             (&self.session, Type::INT8),
             (&self.only, Type::INT8),
@@ -230,7 +231,7 @@ impl Claiming<'_> {
 
     /// One after another, as if each were taken before the next is looked at. Once something was passed over, no more
     /// PENDING tasks of other plans are taken: what comes forward in its place is before them.
-    async fn decide(&self, candidates: Vec<Candidate>) -> Result<Taking, StoreError> {
+    async fn decide(&self, candidates: Vec<Candidate>, now: Timestamp) -> Result<Taking, StoreError> {
         let mut folded = self.fold(&candidates).await?;
         let mut taking = Taking::default();
         let mut rooms: HashMap<i64, i32> = HashMap::new();
@@ -258,7 +259,7 @@ impl Claiming<'_> {
                 continue;
             }
             let decided = match (candidate.spec.as_ref(), folded.remove(&candidate.key.no)) {
-                (Ok(_), Some(Ok(folded))) => self.decision(&candidate, folded),
+                (Ok(_), Some(Ok(folded))) => self.decision(&candidate, folded, now),
                 (Ok(_), Some(Err(error))) => Err(error.to_string()),
                 (Ok(_), None) => Err("its log is missing".to_owned()),
                 (Err(error), _) => Err(error.to_string()),
@@ -294,12 +295,12 @@ impl Claiming<'_> {
         Ok(wanted.into_iter().map(|one| one.key.no).zip(folded).collect())
     }
 
-    fn decision(&self, candidate: &Candidate, folded: Folded) -> Result<(Decision, u64), String> {
+    fn decision(&self, candidate: &Candidate, folded: Folded, now: Timestamp) -> Result<(Decision, u64), String> {
         let Folded { task, events } = folded;
         let lost = candidate.queue == RECOVERY && (candidate.lease != 0 || !task.interrupted());
         let lost_by: Option<Arc<str>> = lost.then(|| task.node().cloned().unwrap_or_else(|| "unknown".into()));
         let claim = Claim { node: self.request.node.clone(), lost_by, automatic: self.request.only.is_none() };
-        let decision = decide_on(task.into(), Command::Claim(claim), self.request.now);
+        let decision = decide_on(task.into(), Command::Claim(claim), now);
         decision.map(|decision| (decision, events)).map_err(|refused| refused.rejection.to_string())
     }
 
@@ -308,7 +309,7 @@ impl Claiming<'_> {
         if taking.numbers.is_empty() && taking.waits.is_empty() && taking.aside.is_empty() {
             return Ok(0);
         }
-        let (lock_ms, now) = (self.inner.session.lock_ms(), self.request.now.as_millis());
+        let (lock_ms, now) = (self.inner.session.lock_ms(), claimed.now.as_millis());
         let mut parameters: Vec<(&(dyn tokio_postgres::types::ToSql + Sync), Type)> = vec![
             (&self.session, Type::INT8),
             (&lock_ms, Type::INT8),

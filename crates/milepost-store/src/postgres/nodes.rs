@@ -1,13 +1,16 @@
 //! Beats, who is there, and letters between nodes.
 
 use milepost_core::time::{Millis, Timestamp};
+use tokio::time::Instant;
 use tokio_postgres::types::Type;
 
+use crate::clock::ClockReading;
 use crate::error::StoreError;
 use crate::nodes::{Beat, Beaten, Letter, NodeRow, Posted};
 
 use super::codec::task_id;
 use super::columns::call;
+use super::connect::Server;
 use super::store::Inner;
 
 pub(super) async fn beat(inner: &Inner, beat: Beat) -> Result<Beaten, StoreError> {
@@ -26,14 +29,15 @@ pub(super) async fn beat(inner: &Inner, beat: Beat) -> Result<Beaten, StoreError
         (&capacity, Type::INT8),
     ];
     let row = inner.server.beat("renew the lease of this node", &call("beat", parameters), parameters).await?.remove(0);
+    let now = Some(Timestamp::from_millis(row.get("clock")));
     match row.get::<_, i32>("state") {
         0 => {
             let look_again: Option<i64> = row.get("look_again");
-            Ok(Beaten { lost: false, look_again: look_again.map(|length| Millis::new(length.unsigned_abs())) })
+            Ok(Beaten { lost: false, look_again: look_again.map(|length| Millis::new(length.unsigned_abs())), now })
         }
         1 => {
             session.begin(&inner.server).await?;
-            Ok(Beaten { lost: true, look_again: None })
+            Ok(Beaten { lost: true, look_again: None, now })
         }
         _ => Err(StoreError::Owned {
             path: format!("the node name `{name}`"),
@@ -41,6 +45,12 @@ pub(super) async fn beat(inner: &Inner, beat: Beat) -> Result<Beaten, StoreError
             command: " (another process has registered under it since)".to_owned(),
         }),
     }
+}
+
+pub(super) async fn read_clock(server: &Server) -> Result<ClockReading, StoreError> {
+    let asked = Instant::now();
+    let rows = server.read("read its clock", "SELECT @.now_ms()", &[]).await?;
+    Ok(ClockReading::answered(asked, Timestamp::from_millis(rows[0].get(0))))
 }
 
 pub(super) async fn leave(inner: &Inner) -> Result<(), StoreError> {

@@ -10,6 +10,7 @@ use milepost_core::plan::Plan;
 use tokio::sync::oneshot;
 
 use crate::books::{Book, BookChange, Entry, EntryQuery};
+use crate::clock::ClockReading;
 use crate::contended::Contended;
 use crate::doubt::Doubtful;
 use crate::error::StoreError;
@@ -41,6 +42,7 @@ pub struct PostgresStore {
     submits: Group<submit::Waiting>,
     notes: Group<notes::Waiting>,
     ear: Ear,
+    opened: ClockReading,
 }
 
 /// What the parts of one handle share.
@@ -93,6 +95,7 @@ impl PostgresStore {
         migrating.await.map_err(unavailable("bring the schema to this version's format"))??;
         drop(client);
         let session = Session::open(&server, membership).await?;
+        let opened = nodes::read_clock(&server).await?;
         let inner = Inner {
             server,
             session,
@@ -109,6 +112,7 @@ impl PostgresStore {
             submits: Group::start(1, submit::MOST, move |group| submit::write(submitting.clone(), group)),
             notes: Group::start(1, notes::MOST, move |group| notes::write(noting.clone(), group)),
             ear: Ear::new(inner.clone()),
+            opened,
             inner,
         })
     }
@@ -241,6 +245,10 @@ impl Store for PostgresStore {
 
     fn is_shared(&self) -> bool {
         true
+    }
+
+    fn clock(&self) -> Option<ClockReading> {
+        Some(self.opened)
     }
 
     async fn beat(&self, beat: Beat) -> Result<Beaten, StoreError> {

@@ -30,7 +30,7 @@ pub(super) async fn claim(shared: Arc<Shared>, request: ClaimRequest) -> Result<
 }
 
 async fn claim_now(shared: &Shared, request: &ClaimRequest) -> Result<Claimed, StoreError> {
-    let mut claimed = Claimed::default();
+    let mut claimed = Claimed { now: request.now.unwrap_or_default(), ..Claimed::default() };
     let session = shared.session.number();
     if session == 0 {
         // A visitor runs nothing.
@@ -39,7 +39,7 @@ async fn claim_now(shared: &Shared, request: &ClaimRequest) -> Result<Claimed, S
     match claim_rounds(shared, session, request, &mut claimed).await {
         // What was taken before is this node's, and nobody else would run it.
         Err(StoreError::Unavailable { .. }) if !claimed.tasks.is_empty() || !claimed.ended.is_empty() => {
-            claimed.next_due = Some(request.now);
+            claimed.next_due = Some(claimed.now);
         }
         rounds => rounds?,
     }
@@ -64,6 +64,7 @@ async fn claim_rounds(
             Picked::Again => continue,
             Picked::Round(round) => round,
         };
+        claimed.now = round.now;
         if round.tasks.is_empty() && !round.more {
             claimed.next_due = round.next_due;
             shared.contended.over();
@@ -71,17 +72,17 @@ async fn claim_rounds(
         }
         let next_due = round.next_due;
         let decided = decide_all(shared, session, request, round).await?;
-        if take(shared, session, request, decided, claimed).await? {
+        if take(shared, session, decided, claimed).await? {
             continue;
         }
         lost += 1;
         if lost >= tries {
             claimed.next_due = next_due;
-            shared.contended.come_back(request, claimed);
+            shared.contended.come_back(claimed);
             return Ok(());
         }
     }
-    claimed.next_due = Some(request.now);
+    claimed.next_due = Some(claimed.now);
     Ok(())
 }
 
@@ -103,11 +104,14 @@ struct Round {
     /// Something was passed over that could be taken if a task before it ended in being claimed.
     constrained: bool,
     next_due: Option<Timestamp>,
+    /// When it was looked at.
+    now: Timestamp,
 }
 
 async fn pick(shared: &Shared, session: u64, request: &ClaimRequest, limit: usize) -> Result<Picked, StoreError> {
     let mut call = shared.prelude.call(&PICK, session);
-    call.arg(request.only.as_ref().map_or("", |plan| plan.as_str())).arg(limit).arg(request.now.as_millis());
+    call.arg(request.only.as_ref().map_or("", |plan| plan.as_str())).arg(limit);
+    call.arg(request.now.map_or_else(String::new, |now| now.as_millis().to_string()));
     if request.plans {
         call.arg("stages");
     }
@@ -125,7 +129,7 @@ async fn pick(shared: &Shared, session: u64, request: &ClaimRequest, limit: usiz
         _ => {
             let (more, constrained, next_due) = (answer.is_set(1)?, answer.is_set(2)?, answer.time_if_any(3)?);
             let tasks = answer.list(4)?.lists()?.into_iter().map(Described::read).collect::<Result<_, _>>()?;
-            Ok(Picked::Round(Round { tasks, more, constrained, next_due }))
+            Ok(Picked::Round(Round { tasks, more, constrained, next_due, now: answer.time(5)? }))
         }
     }
 }
@@ -154,7 +158,7 @@ async fn decide_all(
     let mut decided = Vec::with_capacity(round.tasks.len());
     for described in round.tasks {
         let (key, version) = (described.key.clone(), described.head.version);
-        let one = match decide_one(shared, session, request, described).await {
+        let one = match decide_one(shared, session, request, described, round.now).await {
             Ok(one) => one,
             Err(error @ StoreError::Unavailable { .. }) => return Err(error),
             Err(error) => {
@@ -178,6 +182,7 @@ async fn decide_one(
     session: u64,
     request: &ClaimRequest,
     described: Described,
+    now: Timestamp,
 ) -> Result<Decided, StoreError> {
     let (key, head) = (described.key.clone(), described.head);
     let seen = Seen {
@@ -190,8 +195,8 @@ async fn decide_one(
     let lost = seen.lease != 0 && head.status.is_active() && !task.interrupted();
     let lost_by: Option<Arc<str>> = lost.then(|| task.node().cloned().unwrap_or_else(|| "unknown".into()));
     let claim = Claim { node: request.node.clone(), lost_by, automatic: request.only.is_none() };
-    let decision = decide_on(task.into(), Command::Claim(claim), request.now)
-        .map_err(|refused| StoreError::Task(refused.rejection))?;
+    let decision =
+        decide_on(task.into(), Command::Claim(claim), now).map_err(|refused| StoreError::Task(refused.rejection))?;
     let mut change = Change::of_claim(&decision.task, head.version, &decision.events);
     if events >= SHORTEST && events > interval(&decision.task) {
         change.keep_snapshot(&decision.task);
@@ -227,18 +232,12 @@ pub(super) async fn fold(shared: &Shared, described: Described) -> Result<Folded
 }
 
 /// False when others were faster with all of it.
-async fn take(
-    shared: &Shared,
-    session: u64,
-    request: &ClaimRequest,
-    decided: Vec<Decided>,
-    claimed: &mut Claimed,
-) -> Result<bool, StoreError> {
+async fn take(shared: &Shared, session: u64, decided: Vec<Decided>, claimed: &mut Claimed) -> Result<bool, StoreError> {
     if decided.is_empty() {
         return Ok(true);
     }
     let mut call = shared.prelude.call(&TAKE, session);
-    call.arg(request.now.as_millis()).arg(shared.session.new_claim());
+    call.arg(claimed.now.as_millis()).arg(shared.session.new_claim());
     for Decided { seen, stored, change, pauses_plan } in &decided {
         call.arg(stored.key.no).arg(seen.version).arg(seen.lease).arg(&seen.wake).arg(&seen.digest).arg(stored.epoch);
         call.arg(if *pauses_plan { becomes(PlanCommand::Pause) } else { String::new() });

@@ -1,11 +1,14 @@
 //! This node among the others: joining, renewing its lease, leaving, and who else is there.
 
-use milepost_core::time::Millis;
+use milepost_core::time::{Millis, Timestamp};
+use tokio::time::Instant;
 
+use crate::clock::ClockReading;
 use crate::codec::damaged;
 use crate::error::StoreError;
 use crate::nodes::{Beat, Beaten, NodeIdentity, NodeRow};
 
+use super::link::{Link, unavailable};
 use super::script::{BEAT, JOIN, LEAVE};
 use super::shared::Shared;
 
@@ -17,6 +20,14 @@ pub(super) async fn join(shared: &Shared) -> Result<(), StoreError> {
     let answer = shared.answer(&JOIN, &call, "join the other nodes").await?;
     shared.session.begin(answer.unsigned(0)?);
     Ok(())
+}
+
+pub(super) async fn read_clock(link: &Link) -> Result<ClockReading, StoreError> {
+    let asked = Instant::now();
+    let time = link.ask(&redis::cmd("TIME")).await.map_err(unavailable("read its clock"))?;
+    let (seconds, micros): (i64, i64) =
+        redis::from_redis_value(time).map_err(|error| damaged("the server's clock", error))?;
+    Ok(ClockReading::answered(asked, Timestamp::from_millis(seconds * 1000 + micros / 1000)))
 }
 
 pub(super) async fn beat(shared: &Shared, beat: Beat) -> Result<Beaten, StoreError> {
@@ -34,7 +45,7 @@ pub(super) async fn beat(shared: &Shared, beat: Beat) -> Result<Beaten, StoreErr
             "ok" if answer.is_set(2)? => {}
             "ok" => {
                 let look_again = answer.time_if_any(1)?.map(|wait| Millis::new(wait.as_millis().unsigned_abs()));
-                return Ok(Beaten { lost, look_again });
+                return Ok(Beaten { lost, look_again, now: Some(answer.time(3)?) });
             }
             "lost" => {
                 tracing::warn!(node = %name, "the lease had run out and others were let in; the node begins anew");

@@ -7,6 +7,7 @@ use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
 
 use crate::books::{Book, BookChange, Entry, EntryQuery};
+use crate::clock::ClockReading;
 use crate::error::StoreError;
 use crate::model::{
     ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, LockRow, LogChunk, LogQuery, Note,
@@ -32,6 +33,7 @@ pub struct RedisStore {
     shared: Arc<Shared>,
     commits: Commits,
     ear: Ear,
+    opened: ClockReading,
 }
 
 impl RedisStore {
@@ -51,9 +53,10 @@ impl RedisStore {
         if membership.node.is_some() {
             durability::warn_of_losses(&link).await;
         }
+        let opened = nodes::read_clock(&link).await?;
         let shared = Arc::new(Shared::new(link, prelude, membership, name));
         nodes::join(&shared).await?;
-        Ok(Self { commits: commit::start(&shared), ear: Ear::open(&shared), shared })
+        Ok(Self { commits: commit::start(&shared), ear: Ear::open(&shared), opened, shared })
     }
 }
 
@@ -158,6 +161,10 @@ impl Store for RedisStore {
 
     fn is_shared(&self) -> bool {
         true
+    }
+
+    fn clock(&self) -> Option<ClockReading> {
+        Some(self.opened)
     }
 
     async fn beat(&self, beat: Beat) -> Result<Beaten, StoreError> {

@@ -9,6 +9,7 @@ use milepost_core::time::Timestamp;
 use rusqlite::params;
 
 use crate::books::book_changes;
+use crate::clock::wall_clock;
 use crate::codec::{Folded, encode_events};
 use crate::error::StoreError;
 use crate::model::{ClaimRequest, Claimed, StoredTask, TaskRef};
@@ -37,18 +38,18 @@ impl Writer {
                 None => return Ok(Ok(Claimed::default())),
             },
         };
-        let mut claimed = Claimed::default();
+        let mut claimed = Claimed { now: request.now.unwrap_or_else(wall_clock), ..Claimed::default() };
         self.claim_orphans(&request, only, &mut claimed)?;
         self.claim_due(&request, only, &mut claimed)?;
         self.claim_ready(&request, only, &mut claimed)?;
-        let later = self.board.parked.iter().skip_while(|parked| parked.0 <= request.now);
+        let later = self.board.parked.iter().skip_while(|parked| parked.0 <= claimed.now);
         claimed.next_due = later.filter(|parked| self.may_wake(parked, only, &request)).map(|parked| parked.0).next();
         Ok(Ok(claimed))
     }
 
     /// Waits that are over, and rollbacks that a person asked for, by time.
     fn claim_due(&mut self, request: &ClaimRequest, only: Option<i64>, claimed: &mut Claimed) -> rusqlite::Result<()> {
-        let due = self.board.parked.iter().take_while(|parked| parked.0 <= request.now);
+        let due = self.board.parked.iter().take_while(|parked| parked.0 <= claimed.now);
         let due: Vec<Parked> = due.filter(|parked| self.may_wake(parked, only, request)).copied().collect();
         for (_, no, plan, _) in due {
             let has_slot = !self.board.is_asked(plan, no) || self.board.free_slots(plan) > 0;
@@ -183,7 +184,7 @@ impl Writer {
         let lost = lease != 0 && head.status.is_active() && !task.interrupted();
         let lost_by: Option<Arc<str>> = lost.then(|| task.node().cloned().unwrap_or_else(|| "unknown".into()));
         let claim = Claim { node: request.node.clone(), lost_by, automatic: request.only.is_none() };
-        let decision = match decide_on(task.into(), Command::Claim(claim), request.now) {
+        let decision = match decide_on(task.into(), Command::Claim(claim), claimed.now) {
             Ok(decision) => decision,
             Err(refused) => return self.set_aside(no, plan, &key, &StoreError::Task(refused.rejection)),
         };
@@ -226,7 +227,7 @@ impl Writer {
             task: decision.task,
         };
         if held || stored.task.status() == TaskStatus::Paused {
-            self.hold_tenant(&tenant, no, position, request.now)?;
+            self.hold_tenant(&tenant, no, position, claimed.now)?;
         }
         if held {
             let lease =
@@ -243,7 +244,7 @@ impl Writer {
         }
         if asked.is_some() || !held {
             let id = shared.id().clone();
-            if self.settle_plan(plan, asked, status.is_ended(), request.now)?.is_some() {
+            if self.settle_plan(plan, asked, status.is_ended(), claimed.now)?.is_some() {
                 claimed.settled.push(id);
             }
         }

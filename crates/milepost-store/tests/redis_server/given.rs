@@ -123,8 +123,14 @@ pub(crate) async fn submit(store: &RedisStore, plan: Plan) {
 }
 
 pub(crate) async fn try_claim(store: &RedisStore, limit: usize) -> Result<Vec<StoredTask>, StoreError> {
-    let request =
-        ClaimRequest { node: "node".into(), only: None, plans: true, workflows: Arc::default(), limit, now: now() };
+    let request = ClaimRequest {
+        node: "node".into(),
+        only: None,
+        plans: true,
+        workflows: Arc::default(),
+        limit,
+        now: Some(now()),
+    };
     store.claim(request).await.map(|claimed| claimed.tasks)
 }
 

@@ -72,7 +72,7 @@ pub(crate) async fn submit(store: &MysqlStore, plan: Plan) {
 
 pub(crate) async fn claim(store: &MysqlStore, node: &str, limit: usize) -> Result<Claimed, StoreError> {
     let request =
-        ClaimRequest { node: node.into(), only: None, plans: true, workflows: Arc::default(), limit, now: now() };
+        ClaimRequest { node: node.into(), only: None, plans: true, workflows: Arc::default(), limit, now: Some(now()) };
     store.claim(request).await
 }
 

@@ -2,6 +2,7 @@
 
 mod chaos;
 mod children;
+mod clocks;
 mod letters;
 mod losing;
 mod together;

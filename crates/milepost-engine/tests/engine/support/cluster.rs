@@ -23,7 +23,7 @@ pub(crate) struct Member {
 
 impl Cluster {
     pub(crate) fn new() -> Self {
-        Self { store: MemoryStore::new(), clock: Clock::manual(DAWN) }
+        Self { store: MemoryStore::beginning_at(DAWN), clock: Clock::manual(DAWN) }
     }
 
     /// A running node under this name.
@@ -51,7 +51,7 @@ impl Cluster {
             plans: true,
             workflows: Vec::new().into(),
             limit: 100,
-            now: self.clock.now(),
+            now: None,
         };
         assert!(!store.claim(request).await.expect("a store").tasks.is_empty());
         tokio::spawn(async move {
@@ -65,7 +65,7 @@ impl Cluster {
     fn member(&self, as_whom: Membership, name: &str, registry: &Registry, set: impl FnOnce(&mut Options)) -> Member {
         let line = Faulty::over(Arc::new(self.store.join(as_whom)) as Arc<dyn Store>);
         let mut options = Options::new(name);
-        options.clock = self.clock;
+        options.clock = self.clock.clone();
         set(&mut options);
         let node = Node { engine: Engine::new(line.clone(), registry.clone(), options) };
         Member { node, line }

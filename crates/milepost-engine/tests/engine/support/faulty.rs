@@ -8,10 +8,10 @@ use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
 use milepost_core::time::Timestamp;
 use milepost_store::{
-    Beat, Beaten, Book, BookChange, ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, Entry, EntryQuery,
-    EventQuery, Letter, LockRow, LogChunk, LogQuery, MovedPlan, NodeRow, Note, Page, PlanChange, PlanQuery, PlanRow,
-    Position, Posted, Store, StoreError, StoreStats, StoredEvent, StoredTask, Submission, Submitted, TaskQuery,
-    TaskRow, TokenRow,
+    Beat, Beaten, Book, BookChange, ChangeQuery, Changes, ClaimRequest, Claimed, ClockReading, Commit, Committed,
+    Entry, EntryQuery, EventQuery, Letter, LockRow, LogChunk, LogQuery, MovedPlan, NodeRow, Note, Page, PlanChange,
+    PlanQuery, PlanRow, Position, Posted, Store, StoreError, StoreStats, StoredEvent, StoredTask, Submission,
+    Submitted, TaskQuery, TaskRow, TokenRow,
 };
 use tokio::sync::Notify;
 
@@ -256,6 +256,10 @@ impl Store for Faulty {
 
     fn is_shared(&self) -> bool {
         self.store.is_shared()
+    }
+
+    fn clock(&self) -> Option<ClockReading> {
+        self.store.clock()
     }
 
     async fn beat(&self, beat: Beat) -> Result<Beaten, StoreError> {

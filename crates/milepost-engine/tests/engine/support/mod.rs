@@ -65,14 +65,14 @@ impl World {
 
     pub(crate) fn idle_node(&self, store: Arc<dyn Store>, registry: Registry, set: impl FnOnce(&mut Options)) -> Node {
         let mut options = Options::new("node-1");
-        options.clock = self.clock;
+        options.clock = self.clock.clone();
         set(&mut options);
         Node { engine: Engine::new(store, registry, options) }
     }
 
     /// The store as a crash at this instant would leave it: what is on the disk, and nobody who holds it.
     pub(crate) fn crashed(&self) -> World {
-        let after = World { dir: tempfile::tempdir().expect("a folder"), clock: self.clock };
+        let after = World { dir: tempfile::tempdir().expect("a folder"), clock: self.clock.clone() };
         for suffix in ["", "-wal"] {
             let name = |path: &Path| PathBuf::from(format!("{}{suffix}", path.display()));
             std::fs::copy(name(&self.path()), name(&after.path())).expect("the files of the store");

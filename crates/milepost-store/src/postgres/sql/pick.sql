@@ -62,20 +62,24 @@ SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SE
     ) d
 $$;
 
--- The same with all that it takes to decide on them. There is always a row, so that `due` has a place.
+-- The same with all that it takes to decide on them. There is always a row, so that `due` has a place. Without `now_at`
+-- it is this server's clock that says what is due; `clock` answers by what it was judged.
 CREATE FUNCTION @.candidates(
     own bigint, only_plan bigint, runs_stages boolean, known text[], most integer, now_at bigint, pending_only boolean
-) RETURNS TABLE (due bigint, no bigint, id text, plan bigint, tenant text, created_at bigint, body text, crc bigint, rank bigint,
+) RETURNS TABLE (clock bigint, due bigint, no bigint, id text, plan bigint, tenant text, created_at bigint, body text, crc bigint, rank bigint,
     version bigint, last_event bigint, status smallint, lease bigint, queue smallint, slot boolean,
     blocked boolean, revision integer, room integer) LANGUAGE sql VOLATILE ROWS 100
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
-    WITH d AS MATERIALIZED (SELECT @.next_due(only_plan, runs_stages, known, now_at) AS due)
-    SELECT d.due, c.no, c.id, c.plan, c.tenant, c.created_at, c.body, c.crc, r.rank, r.version, r.last_event, r.status, r.lease,
-        k.queue, r.slot, k.blocked, k.revision, k.room
-    FROM d
-    LEFT JOIN (
-        @.pick(own, only_plan, runs_stages, known, most, now_at, pending_only) WITH ORDINALITY k (no, queue, blocked, revision, room, i)
+    WITH n AS MATERIALIZED (SELECT coalesce(now_at, @.now_ms()) AS clock),
+    d AS MATERIALIZED (SELECT n.clock, @.next_due(only_plan, runs_stages, known, n.clock) AS due FROM n)
+    SELECT d.clock, d.due, p.no, p.id, p.plan, p.tenant, p.created_at, p.body, p.crc, p.rank, p.version, p.last_event, p.status,
+        p.lease, p.queue, p.slot, p.blocked, p.revision, p.room
+    FROM d LEFT JOIN LATERAL (
+        SELECT k.i, c.no, c.id, c.plan, c.tenant, c.created_at, c.body, c.crc, r.rank, r.version, r.last_event, r.status, r.lease,
+            k.queue, r.slot, k.blocked, k.revision, k.room
+        FROM @.pick(own, only_plan, runs_stages, known, most, d.clock, pending_only) WITH ORDINALITY
+            k (no, queue, blocked, revision, room, i)
         JOIN @.task_configs c ON c.no = k.no JOIN @.task_runtimes r ON r.no = k.no
-    ) ON true
-    ORDER BY k.i
+    ) p ON true
+    ORDER BY p.i
 $$;

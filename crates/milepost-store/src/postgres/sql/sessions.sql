@@ -1,7 +1,7 @@
 -- Who may write, until when, and how others are called.
 
 CREATE FUNCTION @.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS $$
-    SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+    SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
 $$;
 
 -- Begins every write: nobody else writes until this transaction is over. Answers the last position given.
@@ -110,11 +110,12 @@ END $$;
 
 -- `state`: 0 renewed, 1 the session has ended, 2 somebody else has the name now.
 CREATE FUNCTION @.beat(node text, boot text, own bigint, lease_ms bigint, lock_ms bigint, hand bigint, most bigint)
-RETURNS TABLE (state integer, look_again bigint) LANGUAGE plpgsql AS $$
+RETURNS TABLE (state integer, look_again bigint, clock bigint) LANGUAGE plpgsql AS $$
 DECLARE mine @.nodes; at bigint;
 BEGIN
     PERFORM @.begin_write(NULL);
     at := @.now_ms();
+    clock := at;
     SELECT n.* INTO mine FROM @.nodes n WHERE n.name = node;
     IF mine.session IS DISTINCT FROM own OR mine.ended THEN
         state := CASE WHEN mine.session IS NULL OR mine.session = own THEN 1 ELSE 2 END;

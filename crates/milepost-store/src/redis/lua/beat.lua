@@ -93,4 +93,4 @@ for _, session in ipairs(call('ZRANGE', M .. 'sessions', 0, 1)) do
     break
   end
 end
-return { 'ok', wait, more and 1 or 0 }
+return { 'ok', wait, more and 1 or 0, string.format('%.0f', clock) }

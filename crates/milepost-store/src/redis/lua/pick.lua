@@ -1,6 +1,6 @@
 -- Finds tasks to claim, in order, with all that is needed to decide on them; `take` then takes those still free.
--- plan that is wanted ('' for any), how many, the caller's time, and the kinds of plans it can run.
-local only, limit, now = ARGV[FIRST], tonumber(ARGV[FIRST + 1]), tonumber(ARGV[FIRST + 2])
+-- plan that is wanted ('' for any), how many, what time it is ('' by this server's clock), and the kinds of plans it can run.
+local only, limit, now = ARGV[FIRST], tonumber(ARGV[FIRST + 1]), tonumber(ARGV[FIRST + 2]) or clock
 if is_lost() then return { 'lost' } end
 reap()
 if free_orphans() then
@@ -19,7 +19,7 @@ if only ~= '' then
   local no = call('HGET', M .. 'plans', only)
   if not no then return { 'missing' } end
   wanted = plan_of(no)
-  if not known[wanted.kind] then return { 'ok', 0, 0, '', {} } end
+  if not known[wanted.kind] then return { 'ok', 0, 0, '', {}, string.format('%.0f', now) } end
 end
 
 -- More than this is left to the next round, so that nobody else waits for long.
@@ -152,4 +152,5 @@ end
 local tasks = {}
 for index, task in ipairs(picked) do tasks[index] = describe(task, false) end
 flush()
-return { 'ok', more and 1 or 0, constrained and 1 or 0, next_due and string.format('%.0f', next_due) or '', tasks }
+return { 'ok', more and 1 or 0, constrained and 1 or 0, next_due and string.format('%.0f', next_due) or '', tasks,
+  string.format('%.0f', now) }
