@@ -298,3 +298,102 @@ async fn the_counts_of_a_large_plan_are_those_of_its_rows() {
     drop(store);
     assert_eq!(agree(&file.open()).await, paused);
 }
+
+/// The error that opening this file ends with.
+fn refusal(file: &File) -> StoreError {
+    SqliteStore::open(&file.path).map(drop).expect_err("it cannot be opened")
+}
+
+#[tokio::test]
+async fn a_definition_that_was_changed_by_another_hand_is_not_run() {
+    let file = File::new();
+    let store = file.open();
+    submit(&store, plan("p", 1), None).await;
+    store.close();
+    let hand = Connection::open(&file.path).unwrap();
+    hand.execute("UPDATE plans SET definition = replace(definition, 'noop', 'nope')", []).unwrap();
+    drop(hand);
+    let refused = refusal(&file);
+    assert!(matches!(&refused, StoreError::Damaged { what, .. } if what.contains("definition")), "{refused}");
+    let read = file.open_to_read().definition(&plan_id("p")).await;
+    assert!(matches!(read, Err(StoreError::Damaged { .. })), "{read:?}");
+}
+
+#[tokio::test]
+async fn a_task_whose_row_contradicts_itself_is_set_aside_and_the_others_run() {
+    let file = File::new();
+    let store = file.open();
+    submit(&store, plan("p", 3), None).await;
+    store.close();
+    let hand = Connection::open(&file.path).unwrap();
+    hand.execute("UPDATE task_runtimes SET queue = 3 WHERE no = 2", []).unwrap();
+    drop(hand);
+    let store = file.open();
+    let claimed: Vec<String> = claim(&store).await.into_iter().map(|held| held.key.id.to_string()).collect();
+    assert_eq!(claimed, ["p-1", "p-3"]);
+    let aside = store.task(&TaskId::parse("p-2").unwrap()).await.unwrap().unwrap();
+    assert!(aside.blocked_by.is_some_and(|why| why.contains("do not fit")));
+}
+
+#[tokio::test]
+async fn a_queue_whose_index_is_damaged_is_found_out_and_nobody_in_it_is_lost() {
+    let file = File::new();
+    let store = file.open();
+    submit(&store, plan("p", 3), None).await;
+    store.close();
+    // While the index is said to be of other rows, a change of these does not reach it.
+    for (of, others) in [("queue IS NOT NULL", "queue = 77"), ("queue = 77", "queue IS NOT NULL")] {
+        let hand = Connection::open(&file.path).unwrap();
+        hand.execute_batch(&format!(
+            "PRAGMA writable_schema = ON; \
+             UPDATE sqlite_schema SET sql = replace(sql, '{of}', '{others}') WHERE name = 'task_runtimes_queue'; \
+             PRAGMA writable_schema = OFF"
+        ))
+        .unwrap();
+        drop(hand);
+        let hand = Connection::open(&file.path).unwrap();
+        if others == "queue = 77" {
+            hand.execute("UPDATE task_runtimes SET rank = 5 WHERE no = 2", []).unwrap();
+        }
+    }
+    let verdict = |file: &File| -> String {
+        Connection::open(&file.path).unwrap().query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap()
+    };
+    assert_ne!(verdict(&file), "ok");
+    let store = file.open();
+    assert_eq!(claim(&store).await.len(), 3);
+    store.close();
+    assert_eq!(verdict(&file), "ok");
+}
+
+#[tokio::test]
+async fn a_log_that_is_damaged_before_its_end_is_refused_and_left_as_it_is() {
+    let file = File::new();
+    let store = file.open();
+    submit(&store, plan("p", 1), None).await;
+    let held = claim(&store).await.remove(0);
+    finish(&store, &held).await;
+    let copy = File::new();
+    let log = |path: &Path| path.with_extension("db-wal");
+    std::fs::copy(&file.path, &copy.path).unwrap();
+    std::fs::copy(log(&file.path), log(&copy.path)).unwrap();
+    store.close();
+    let good = std::fs::read(log(&copy.path)).unwrap();
+    let frame = 24 + 4096;
+    let frames = (good.len() - 32) / frame;
+    // The header, a page of the first transaction, and a checksum in the middle.
+    for at in [20, 32 + 24 + 100, 32 + frames / 2 * frame + 17] {
+        let mut bad = good.clone();
+        bad[at] ^= 4;
+        std::fs::write(log(&copy.path), &bad).unwrap();
+        let refused = refusal(&copy);
+        assert!(matches!(&refused, StoreError::Damaged { what, .. } if what.contains("store.db-wal")), "{refused}");
+        let read = SqliteStore::open_to_read(&copy.path).map(drop);
+        assert!(matches!(read, Err(StoreError::Damaged { .. })), "{read:?}");
+        assert_eq!(std::fs::read(log(&copy.path)).unwrap(), bad, "who looks at it changes nothing");
+    }
+    // What was cut off is what a loss of power leaves: the last transaction was never acknowledged.
+    std::fs::write(log(&copy.path), &good[..good.len() - 100]).unwrap();
+    let store = copy.open();
+    assert_ne!(store.plan(&plan_id("p")).await.unwrap().unwrap().status, PlanStatus::Completed);
+}

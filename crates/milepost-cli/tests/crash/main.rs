@@ -6,6 +6,7 @@ mod clock;
 mod concurrency;
 mod disk;
 mod faults;
+mod flips;
 mod history;
 mod kills;
 mod large;

@@ -5,17 +5,17 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use milepost_core::id::{PlanId, Tenant};
-use milepost_core::plan::{PlanDefinition, TaskCounts};
+use milepost_core::plan::TaskCounts;
 use milepost_core::task::{PlanStatus, TaskStatus};
 use milepost_core::time::Timestamp;
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 
-use crate::codec::{SharedPlan, damaged};
+use crate::codec::SharedPlan;
 use crate::error::StoreError;
 use crate::row::{FLAG_AWAITS_MESSAGE, RowImage};
 
-use super::codec::{plan_status, task_status, tenant, time, unavailable};
+use super::codec::{decode_definition, plan_status, task_status, tenant, time, unavailable};
 use super::counts::{Counted, LARGE};
 
 /// Where a task stands in its plan's queue; the numbers are stored.
@@ -143,9 +143,8 @@ impl Board {
             return Ok(());
         }
         let row = plan_columns(connection, no).map_err(unavailable("read a plan"))?;
-        let (definition, status, version, first, last, ended) = row;
-        let definition: PlanDefinition = serde_json::from_str(&definition)
-            .map_err(|error| damaged(format!("the definition of plan {no}"), error))?;
+        let (definition, digest, status, version, first, last, ended) = row;
+        let definition = decode_definition(no, &definition, &digest)?;
         let counts = count_tasks(connection, no, first, last).map_err(unavailable("count a plan's tasks"))?;
         self.plan_numbers.insert(definition.id.clone(), no);
         let shared = SharedPlan::new(definition);
@@ -314,25 +313,25 @@ impl Board {
     }
 }
 
-fn open_plans(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
+pub(super) fn open_plans(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
     // Not ended, or ended and being rolled back.
     let sql = "SELECT no FROM plans WHERE ended_at IS NULL UNION SELECT plan FROM task_runtimes WHERE queue IN (2, 5)";
     connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
 }
 
-type PlanColumns = (String, PlanStatus, u64, i64, i64, bool);
+type PlanColumns = (String, Vec<u8>, PlanStatus, u64, i64, i64, bool);
 
 fn plan_columns(connection: &Connection, no: i64) -> rusqlite::Result<PlanColumns> {
-    let sql =
-        "SELECT definition, status, version, first_task, last_task, ended_at IS NOT NULL FROM plans WHERE no = ?1";
+    let sql = "SELECT definition, digest, status, version, first_task, last_task, ended_at IS NOT NULL FROM plans WHERE no = ?1";
     connection.prepare_cached(sql)?.query_row([no], |row| {
         Ok((
             row.get(0)?,
-            plan_status(row, 1)?,
-            row.get::<_, i64>(2)?.unsigned_abs(),
-            row.get(3)?,
+            row.get(1)?,
+            plan_status(row, 2)?,
+            row.get::<_, i64>(3)?.unsigned_abs(),
             row.get(4)?,
             row.get(5)?,
+            row.get(6)?,
         ))
     })
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use milepost_core::id::{PlanId, TaskId, Tenant};
+use milepost_core::plan::PlanDefinition;
 use milepost_core::task::{PlanStatus, Task, TaskSpec, TaskStatus};
 use milepost_core::time::Timestamp;
 use rusqlite::{Connection, Row};
 
-use crate::codec::{Config, Folded, LogHead, damaged, fold_rows};
+use crate::codec::{Config, Folded, LogHead, check_body, damaged, fold_rows};
 use crate::error::StoreError;
 use crate::model::TaskRef;
 use crate::snapshot::SHORTEST;
@@ -18,6 +19,20 @@ use super::snapshots::read_snapshot;
 /// The backend said no: what it was asked for, and its own words.
 pub(super) fn unavailable(operation: &'static str) -> impl Fn(rusqlite::Error) -> StoreError {
     move |error| StoreError::Unavailable { backend: "sqlite", operation, source: error.into() }
+}
+
+/// A plan's digest as its row has it, with the checksum of its definition behind it. Rows of older versions have none.
+pub(super) fn with_checksum(digest: &[u8; 32], definition: &str) -> Vec<u8> {
+    [&digest[..], &crc32fast::hash(definition.as_bytes()).to_be_bytes()].concat()
+}
+
+/// A plan's definition, if it is what was written: the commands in it would be run as they are.
+pub(super) fn decode_definition(no: i64, text: &str, digest: &[u8]) -> Result<PlanDefinition, StoreError> {
+    let what = || format!("the definition of plan {no}");
+    if let Some(crc) = digest.get(32..).and_then(|crc| crc.try_into().ok()) {
+        check_body(text, u32::from_be_bytes(crc), what)?;
+    }
+    serde_json::from_str(text).map_err(|error| damaged(what(), error))
 }
 
 /// Rebuilds a task from its log: from the last snapshot on if there is one, and else from the start.

@@ -11,6 +11,7 @@ mod codec;
 mod commit;
 mod counts;
 mod log;
+mod mend;
 mod moved;
 mod owner;
 mod plans;
@@ -23,6 +24,7 @@ mod snapshots;
 mod store;
 mod submit;
 mod tokens;
+mod wal;
 mod writer;
 
 pub use store::SqliteStore;

@@ -15,6 +15,7 @@ use crate::row::RowImage;
 use crate::snapshot::{SHORTEST, Snapshot};
 
 use super::board::OpenPlan;
+use super::codec::with_checksum;
 use super::commit::Standing;
 use super::writer::{Performed, Writer};
 
@@ -58,7 +59,7 @@ impl Writer {
                 row.status.code(),
                 row.version as i64,
                 definition,
-                digest(&definition, &plan.tasks).as_slice(),
+                with_checksum(&digest(&definition, &plan.tasks), &definition),
                 first,
                 self.board.next_task - 1,
                 row.created_at.as_millis(),

@@ -1,7 +1,7 @@
 //! Questions, answered from a snapshot of the file; they never wait for the writer, nor it for them.
 
 use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
-use milepost_core::plan::{Plan, PlanDefinition, TaskCounts};
+use milepost_core::plan::{Plan, TaskCounts};
 use milepost_core::task::TaskStatus;
 use milepost_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -13,12 +13,13 @@ use crate::model::{
     TaskRow, TasksOf,
 };
 
-use crate::codec::damaged;
 use crate::row::{FLAG_AWAITS_MESSAGE, FLAG_INTERRUPTED, FLAG_PAUSE_REQUESTED};
 
 use super::board::{LEASES_PER_EPOCH, Queue, count_tasks};
 use super::claim::TASK;
-use super::codec::{fold, name, plan_id, plan_status, read_config, read_head, task_status, tenant, time, unavailable};
+use super::codec::{
+    decode_definition, fold, name, plan_id, plan_status, read_config, read_head, task_status, tenant, time, unavailable,
+};
 use super::counts::PlanCounts;
 use super::log::{Since, read_log};
 use super::shared::SharedPlans;
@@ -62,12 +63,12 @@ fn plan_row(row: &Row<'_>, counts: TaskCounts) -> rusqlite::Result<PlanRow> {
 }
 
 pub(super) fn read_definition(connection: &Connection, no: i64) -> rusqlite::Result<Result<Plan, StoreError>> {
-    let (text, first, last): (String, i64, i64) = connection
-        .prepare_cached("SELECT definition, first_task, last_task FROM plans WHERE no = ?1")?
-        .query_row([no], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    let definition: PlanDefinition = match serde_json::from_str(&text) {
+    let (text, digest, first, last): (String, Vec<u8>, i64, i64) = connection
+        .prepare_cached("SELECT definition, digest, first_task, last_task FROM plans WHERE no = ?1")?
+        .query_row([no], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+    let definition = match decode_definition(no, &text, &digest) {
         Ok(definition) => definition,
-        Err(error) => return Ok(Err(damaged(format!("the definition of plan {no}"), error))),
+        Err(damage) => return Ok(Err(damage)),
     };
     let mut statement = connection.prepare_cached(
         "SELECT c.no, c.id, c.plan, c.tenant, c.created_at, c.body, c.crc, r.rank FROM task_configs c \

@@ -5,10 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
 
-use crate::codec::{SharedPlan, damaged};
+use crate::codec::SharedPlan;
 use crate::error::StoreError;
 
-use super::codec::unavailable;
+use super::codec::{decode_definition, unavailable};
 
 /// Plans kept, and how long a definition may be to be kept: some megabytes in all.
 const MOST: usize = 128;
@@ -33,9 +33,7 @@ impl SharedPlans {
             .prepare_cached("SELECT definition FROM plans WHERE no = ?1")
             .and_then(|mut statement| statement.query_row([no], |row| row.get(0)))
             .map_err(unavailable("read a plan"))?;
-        let definition =
-            serde_json::from_str(&text).map_err(|error| damaged(format!("the definition of plan {no}"), error))?;
-        let plan = SharedPlan::new(definition);
+        let plan = SharedPlan::new(decode_definition(no, &text, &digest)?);
         if text.len() <= LONGEST {
             let mut plans = self.plans();
             if plans.len() >= MOST {

@@ -23,10 +23,12 @@ use milepost_core::time::Timestamp;
 use super::board::Board;
 use super::codec::unavailable;
 use super::counts::PlanCounts;
+use super::mend::mend;
 use super::owner::{OwnerLock, beside, is_owned};
 use super::read::{Glance, Reader};
 use super::schema;
 use super::shared::SharedPlans;
+use super::wal;
 use super::writer::{Operation, Reply, WriterHandle};
 
 /// Rows that are read on the caller's own thread.
@@ -53,6 +55,7 @@ impl SqliteStore {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let path = path.as_ref().to_owned();
         let owner = OwnerLock::acquire(&path)?;
+        wal::check(&path)?;
         let mut connection = Connection::open(&path).map_err(unavailable("open the file"))?;
         let version = schema::check_format(&connection, &path.display().to_string())?;
         schema::configure_writer(&connection).map_err(unavailable("configure its connection"))?;
@@ -61,6 +64,7 @@ impl SqliteStore {
         connection
             .execute("UPDATE meta SET value = value + 1 WHERE key = 'epoch'", [])
             .map_err(unavailable("begin a new epoch"))?;
+        mend(&connection).map_err(unavailable("look at the queue"))?;
         let board = Board::load(&connection)?;
         let readers = Readers::new(&path, Some(board.epoch));
         let writer = WriterHandle::start(connection, board, readers.counts.clone())?;
@@ -70,8 +74,17 @@ impl SqliteStore {
     /// Opens the file to read it, whoever owns it. It must exist.
     pub fn open_to_read(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let path = path.as_ref();
+        let owned = is_owned(path);
+        // Who only reads would drop what follows the damage as well, when it closes the file. A log that is being written
+        // is its owner's, who looked at it first.
+        if !owned
+            && let Err(damage) = wal::check(path)
+            && !is_owned(path)
+        {
+            return Err(damage);
+        }
         // Without an owner no lease is alive.
-        let live_epoch = (!is_owned(path)).then_some(0);
+        let live_epoch = (!owned).then_some(0);
         Self::read_only(path, live_epoch)
     }
 
@@ -97,6 +110,7 @@ impl SqliteStore {
             return Err(StoreError::NotFound { what: "store", id: path.display().to_string() });
         }
         let owner = OwnerLock::acquire(path)?;
+        wal::check(path)?;
         let store = Self::read_only(path, Some(0))?;
         *store.owner.lock().unwrap_or_else(PoisonError::into_inner) = Some(owner);
         Ok(store)

@@ -18,7 +18,7 @@ use crate::row::{FLAG_AWAITS_MESSAGE, RowImage};
 
 use super::board::{OpenPlan, Queue};
 use super::claim::TASK;
-use super::codec::{fold, plan_id, read_config, read_head};
+use super::codec::{fold, plan_id, read_config, read_head, with_checksum};
 use super::commit::INSERT_EVENT;
 use super::read::{read_definition, read_plan};
 use super::writer::{Performed, Writer};
@@ -73,7 +73,7 @@ impl Writer {
             .optional()?;
         match known {
             None => self.create(submission, encoded),
-            Some((no, stored)) if stored == *digest => self.carry_on(no, submission, Difference::default()),
+            Some((no, stored)) if stored.starts_with(digest) => self.carry_on(no, submission, Difference::default()),
             Some((no, _)) => match submission.resubmit {
                 Resubmit::Same => Ok(Err(self.other_content(no, plan)?)),
                 Resubmit::Update => self.update(no, submission, encoded),
@@ -114,7 +114,7 @@ impl Writer {
                 id.as_str(),
                 status.code(),
                 encoded.definition,
-                encoded.digest.as_slice(),
+                with_checksum(&encoded.digest, &encoded.definition),
                 first,
                 self.board.next_task - 1,
                 now.as_millis(),
@@ -193,7 +193,12 @@ impl Writer {
             .prepare_cached(
                 "UPDATE plans SET definition = ?2, digest = ?3, last_task = max(last_task, ?4) WHERE no = ?1",
             )?
-            .execute(params![no, encoded.definition, encoded.digest.as_slice(), self.board.next_task - 1])?;
+            .execute(params![
+                no,
+                encoded.definition,
+                with_checksum(&encoded.digest, &encoded.definition),
+                self.board.next_task - 1
+            ])?;
         let difference = Difference { added: added.len() as u64, removed: removed.len() as u64 };
         self.reread_after_update(no, &difference, submission.now)?;
         self.carry_on(no, submission, difference)

@@ -1,0 +1,64 @@
+//! Looks, when the file is opened, at what nothing else would notice: a place in the queue that contradicts its row.
+//!
+//! Logs, definitions and snapshots have checksums. A task's place in the queue has none, and a task that cannot be found
+//! there is never claimed, without a word.
+
+use rusqlite::{Connection, Row, params};
+
+use super::board::{Queue, open_plans};
+
+/// Of the plans that are open, so that it costs no more than counting their tasks does.
+pub(super) fn mend(connection: &Connection) -> rusqlite::Result<()> {
+    for plan in open_plans(connection)? {
+        let (first, last): (i64, i64) = connection
+            .prepare_cached("SELECT first_task, last_task FROM plans WHERE no = ?1")?
+            .query_row([plan], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        set_contradictions_aside(connection, plan, first, last)?;
+        if places_in_table(connection, plan, first, last)? != places_in_index(connection, plan)? {
+            tracing::error!(plan, "the index of the queue was damaged; it is made anew from its table");
+            connection.execute_batch("REINDEX task_runtimes_queue")?;
+        }
+    }
+    Ok(())
+}
+
+/// Which of the two columns is right, only the log can say; a person must look.
+fn set_contradictions_aside(connection: &Connection, plan: i64, first: i64, last: i64) -> rusqlite::Result<()> {
+    let found = connection
+        .prepare_cached(
+            "UPDATE task_runtimes NOT INDEXED SET queue = ?4, reason = 'its status and its place in the queue do not fit' \
+             WHERE no BETWEEN ?2 AND ?3 AND plan = ?1 AND queue IS NOT ?4 AND NOT coalesce(CASE status \
+             WHEN 0 THEN queue IN (0, 1, 6) WHEN 1 THEN queue = 2 WHEN 2 THEN queue = 3 WHEN 6 THEN queue IN (2, 5) \
+             ELSE queue IS NULL END, false)",
+        )?
+        .execute(params![plan, first, last, Queue::Damaged.code()])?;
+    if found > 0 {
+        tracing::error!(plan, tasks = found, "tasks cannot be run, because what is stored of them contradicts itself");
+    }
+    Ok(())
+}
+
+/// Equal for the same places, and hardly ever for others.
+type Places = (i64, f64, f64, f64);
+
+fn places_in_table(connection: &Connection, plan: i64, first: i64, last: i64) -> rusqlite::Result<Places> {
+    connection
+        .prepare_cached(
+            "SELECT count(*), total(no), total(queue), total(rank) FROM task_runtimes NOT INDEXED \
+             WHERE no BETWEEN ?2 AND ?3 AND plan = ?1 AND queue IS NOT NULL",
+        )?
+        .query_row([plan, first, last], places)
+}
+
+fn places_in_index(connection: &Connection, plan: i64) -> rusqlite::Result<Places> {
+    connection
+        .prepare_cached(
+            "SELECT count(*), total(no), total(queue), total(rank) FROM task_runtimes INDEXED BY task_runtimes_queue \
+             WHERE plan = ?1 AND queue IS NOT NULL",
+        )?
+        .query_row([plan], places)
+}
+
+fn places(row: &Row<'_>) -> rusqlite::Result<Places> {
+    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+}
