@@ -47,7 +47,9 @@ impl FlowRunner {
         let due = if self.stopping { None } else { self.task().next_due() };
         let deadline = self.task().deadline();
         let park = self.waits_since.map(|since| self.park_at(since, due));
-        if park.is_some_and(|park| park <= now) {
+        // One whose time is up has that to see to first; parked, it would be claimed again at once, without end.
+        let time_is_up = deadline.is_some_and(|deadline| deadline <= now);
+        if park.is_some_and(|park| park <= now) && !time_is_up {
             return self.park().await;
         }
         let report = self.report_at;

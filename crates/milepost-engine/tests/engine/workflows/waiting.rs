@@ -1,14 +1,17 @@
 //! Sleeps and signals: they survive the node, and take up nothing while they wait.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use milepost_core::failure::{ErrorType, Failure};
 use milepost_core::task::{StageStatus, TaskStatus};
 use milepost_core::time::Millis;
 use milepost_engine::Verb;
+use milepost_engine::workflow::{Run, Workflow};
+use milepost_store::{Resubmit, Start};
 use serde_json::{Value, json};
 
-use crate::support::{DAWN, Diary, Flow, World, flow, of_task, stage};
+use crate::support::{DAWN, Diary, Flow, Node, World, error_type, flow, of_task, stage, task_id};
 
 /// Long enough to give the lease back, and short enough for what bounds a test's waits.
 const LONG: Duration = Duration::from_secs(40 * 60);
@@ -160,6 +163,24 @@ async fn a_signal_is_refused_by_what_has_ended_and_by_a_plan_of_stages() {
     assert!(refused.to_string().contains("only a workflow"), "{refused}");
 }
 
+/// Begins a run that has no more time than this.
+async fn begin_within(node: &Node, flow: &Flow, limit: Millis) {
+    let mut run = Run::new(flow.reference(), task_id("w"), Value::Null);
+    run.settings.task_timeout = Some(limit);
+    node.engine.submit(Arc::new(run.plan()), Start::AtOnce, Resubmit::Same).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_timeout_ends_a_sleep_that_is_longer() {
+    let (world, diary) = (World::new(), Diary::default());
+    let sleeper = sleeper(&diary, LONG);
+    let node = world.node(sleeper.registry());
+    begin_within(&node, &sleeper, Millis::from_secs(60)).await;
+    let task = node.ended_task("w").await;
+    assert_eq!((task.status(), error_type(&task)), (TaskStatus::Failed, ErrorType::Timeout));
+    assert!(world.clock.now().since(DAWN) < Millis::from_secs(62), "at its time");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_task_timeout_ends_a_wait_and_undoes_what_was_done() {
     let (world, diary) = (World::new(), Diary::default());
@@ -181,17 +202,10 @@ async fn a_task_timeout_ends_a_wait_and_undoes_what_was_done() {
         }
     });
     let node = world.node(stuck.registry());
-    let mut run = milepost_engine::workflow::Run::new(
-        milepost_engine::workflow::Workflow::reference(&stuck),
-        crate::support::task_id("w"),
-        Value::Null,
-    );
-    run.settings.task_timeout = Some(Millis::from_secs(600));
-    let plan = std::sync::Arc::new(run.plan());
-    node.engine.submit(plan, milepost_store::Start::AtOnce, milepost_store::Resubmit::Same).await.unwrap();
+    begin_within(&node, &stuck, Millis::from_secs(600)).await;
     assert!(node.outcome("w").await.unwrap_err().contains("task_timeout of 10m"));
     assert_eq!(diary.lines(), ["a", "undo"]);
-    assert_eq!(crate::support::error_type(&node.task("w").await), ErrorType::Timeout);
+    assert_eq!(error_type(&node.task("w").await), ErrorType::Timeout);
 }
 
 #[tokio::test(start_paused = true)]
