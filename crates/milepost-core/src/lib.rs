@@ -9,6 +9,7 @@ pub mod id;
 pub mod message;
 pub mod pace;
 pub mod plan;
+pub mod planted;
 pub mod retry;
 pub mod task;
 pub mod template;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::{Plan, Trigger};
+use milepost_core::planted::planted;
 use milepost_core::task::PlanStatus;
 use milepost_core::time::Timestamp;
 use milepost_store::{
@@ -431,6 +432,9 @@ impl Inner {
     }
 
     fn take_on(self: &Arc<Self>, stored: StoredTask, cut_off: CutOff) {
+        if planted("a claimed task is forgotten") && self.in_hand() > 0 {
+            return;
+        }
         let (sender, orders) = mpsc::unbounded_channel();
         self.runners().insert(stored.key.id.clone(), sender);
         self.in_hand.fetch_add(1, Ordering::AcqRel);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use milepost_core::id::TaskId;
 use milepost_core::message::Arrival;
 use milepost_core::plan::Plan;
+use milepost_core::planted::planted;
 use milepost_core::task::{Command, Rejection, TaskStatus};
 use milepost_store::{Book, Clash, Entry, Resubmit, Start, StoreError, Submission};
 use serde_json::json;
@@ -33,13 +34,20 @@ impl Engine {
         let (inner, task) = (self.inner().clone(), task.clone());
         self.see_through(async move {
             let Some(stored) = inner.store.task(&task).await? else { return Ok(Received::Unknown) };
-            if stored.task.message().is_some_and(|known| known.id == message.id) {
+            let known = stored.task.message().is_some_and(|known| known.id == message.id);
+            if known && !planted("a message is taken in twice") {
                 return Ok(Received::Seen);
             }
             if !stored.task.takes_message() {
                 return Ok(Received::NotWaiting(stored.task.status()));
             }
             inner.chains.expect(&task);
+            if planted("a message is acknowledged too early") {
+                let (inner, task) = (inner.clone(), task.clone());
+                let taking = async move { inner.command(&task, Asked::simply(Command::Receive(message)), None).await };
+                drop(tokio::spawn(taking));
+                return Ok(Received::Started);
+            }
             let received = inner.command(&task, Asked::simply(Command::Receive(message)), Some(stored)).await;
             if !matches!(received, Ok(TaskStatus::Pending)) {
                 inner.chains.is_here(&task);

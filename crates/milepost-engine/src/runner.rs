@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use milepost_core::plan::{OnTaskFailure, PlanCommand, Trigger};
+use milepost_core::planted::planted;
 use milepost_core::task::{
     Command, Decision, Event, Record, Rejection, StageEnded, StageStatus, Task, TaskStatus, decide,
 };
@@ -351,6 +352,9 @@ impl Runner {
         self.unwritten.extend(decision.events);
         let pauses_plan = failed && self.task.spec().settings.on_task_failure == OnTaskFailure::Pause;
         let plan = pauses_plan.then_some(PlanCommand::Pause);
+        if planted("a stage starts before its commit") {
+            self.start_new_attempts();
+        }
         // Asked once: after the commit the clock might answer differently from what the store was told.
         let lease = self.lease_after();
         self.commit(lease, plan).await?;
@@ -371,7 +375,8 @@ impl Runner {
         let next = self.task.next_due().map(|due| self.task.deadline().map_or(due, |deadline| due.min(deadline)));
         match next {
             Some(next) if nothing_runs && next.since(self.inner.clock.now()) > self.park_after() => {
-                LeaseChange::Release(Wake::At(next))
+                let late = Millis::from_secs(if planted("a sleeper wakes tomorrow") { 86_400 } else { 0 });
+                LeaseChange::Release(Wake::At(next + late))
             }
             Some(_) | None => LeaseChange::Keep,
         }

@@ -11,7 +11,10 @@ mod flows;
 mod generate;
 mod life;
 mod outside;
+#[cfg(feature = "planted")]
+mod planted;
 mod schedule;
+mod search;
 mod settle;
 mod shared;
 mod shrink;
@@ -20,6 +23,9 @@ mod watch;
 mod wire;
 mod world;
 
+#[cfg(feature = "planted")]
+pub use planted::{BUGS, Found, find};
 pub use schedule::{Act, Aim, Network, NodeSetup, Schedule, Step, Via};
+pub use search::{Search, Summary, quiet_panics};
 pub use trace::Trace;
 pub use world::Report;

@@ -13,6 +13,9 @@ use serde_json::{Map, Value, json};
 use crate::shared::Shared;
 use crate::watch::Start;
 
+/// What a stage says that panics on purpose.
+pub(crate) const TOLD_TO: &str = "the stage was told to";
+
 /// The longest that a stage hangs which nothing ends.
 const HANGS_FOR: Duration = Duration::from_secs(30);
 /// Longer than a cancelled attempt is given to end.
@@ -99,6 +102,8 @@ impl StageKind for Work {
             stage: call.stage.clone(),
             attempt: call.attempt,
             rollback: call.rollback,
+            fence: call.fence,
+            key: call.idempotency_key(),
         };
         outside.shared.attempt_starts(&start);
         let _running = Running { outside: outside.clone(), start };
@@ -112,7 +117,7 @@ impl StageKind for Work {
             }
             Some("fatal") => Outcome::Failure(Failure::fatal(ErrorType::Business, "it failed for good")),
             Some("skips") => Outcome::Skip { reason: "nothing to do".to_owned() },
-            Some("panics") if fails => std::panic::panic_any("the stage was told to"),
+            Some("panics") if fails => std::panic::panic_any(TOLD_TO),
             Some("hangs") if fails => {
                 tokio::select! {
                     biased;

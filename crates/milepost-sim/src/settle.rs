@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use milepost_core::api::{Explanation, Reason};
 use milepost_core::id::TaskId;
-use milepost_core::plan::TaskCounts;
+use milepost_core::plan::{Recovery, TaskCounts};
 use milepost_core::task::{PlanStatus, Task, TaskStatus};
 use milepost_engine::{Received, VerbError, explain};
 use milepost_store::{PlanQuery, Store};
@@ -45,8 +45,10 @@ impl Shared {
     /// The queue was told that it need not keep a message.
     pub(crate) fn acknowledged(&self, task: &TaskId, received: Received) {
         let known = self.state().watch.messages_taken(task) > 0;
+        // An update may have removed it meanwhile.
+        let removed = self.state().watch.task(task).is_none();
         let durable = match received {
-            Received::Started | Received::Expired | Received::Seen => known,
+            Received::Started | Received::Expired | Received::Seen => known || removed,
             // It did not wait for one: its plan was cancelled, say.
             Received::NotWaiting(_) => true,
             Received::Unknown => false,
@@ -95,7 +97,7 @@ impl Shared {
             Reason::PlanNotStarted => plan_is(PlanStatus::Ready) || plan_is(PlanStatus::Created),
             Reason::AwaitingMessage => task.awaits_message(),
             Reason::AwaitingSignal => explanation.data.get("dueAt").is_none(),
-            Reason::Interrupted => self.state().watch.is_manual(task.id()),
+            Reason::Interrupted => spec.settings.recovery == Recovery::Manual,
             Reason::AwaitingChild => {
                 let child = explanation.data.get("child").and_then(|child| child.as_str());
                 child.and_then(|child| TaskId::parse(child).ok()).is_some_and(|child| waits(&child))

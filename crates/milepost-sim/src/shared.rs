@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use milepost_core::time::Timestamp;
 use milepost_store::memory::MemoryStore;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::dice::Dice;
@@ -20,6 +21,8 @@ pub(crate) struct Shared {
     pub(crate) truth: MemoryStore,
     started: Instant,
     state: Mutex<State>,
+    /// There is no point in going on.
+    over: Notify,
 }
 
 pub(crate) struct State {
@@ -64,7 +67,7 @@ impl Weather {
 impl Shared {
     pub(crate) fn new(truth: MemoryStore, watch: Watch, weather: Weather, trace: Trace) -> Self {
         let state = State { watch, weather, trace, violation: None };
-        Self { truth, started: Instant::now(), state: Mutex::new(state) }
+        Self { truth, started: Instant::now(), state: Mutex::new(state), over: Notify::new() }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -97,6 +100,12 @@ impl Shared {
     pub(crate) fn violated(&self, what: String) {
         self.say("RULE", || what.clone());
         self.state().violation.get_or_insert(what);
+        self.over.notify_one();
+    }
+
+    /// Resolves when a rule was broken. Also in a world in which something goes round and round, and no time passes.
+    pub(crate) async fn over(&self) {
+        self.over.notified().await;
     }
 
     pub(crate) fn violation(&self) -> Option<String> {

@@ -6,13 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::FutureExt;
 use milepost_core::id::{PlanId, StageName, TaskId};
-use milepost_core::plan::Recovery;
 use milepost_core::task::{By, Event, PlanStatus, Record, StageStatus, Task, TaskStatus};
 use milepost_core::time::Timestamp;
 use milepost_engine::OnStoreLoss;
-use milepost_store::{Change, ChangeQuery, Changed, Claimed, Holder, Position, Store, StoredTask};
+use milepost_store::{Change, ChangeQuery, Changed, Claimed, Holder, PlanRow, Position, Store, StoredTask};
 
 use crate::shared::Shared;
+
+/// More commits than any schedule has work for.
+const MOST_WRITES: u64 = 5_000;
 
 /// An attempt that begins or ends outside.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +24,9 @@ pub(crate) struct Start {
     pub(crate) stage: StageName,
     pub(crate) attempt: u32,
     pub(crate) rollback: bool,
+    pub(crate) fence: u64,
+    /// What the other side knows a repetition by.
+    pub(crate) key: String,
 }
 
 #[derive(Debug, Default)]
@@ -32,6 +37,8 @@ pub(crate) struct Watch {
     /// The last lease of each task, and the process that got it.
     leases: BTreeMap<TaskId, (u64, usize)>,
     last_lease: u64,
+    /// The fence that the last claim of each task gave its stages.
+    fences: BTreeMap<TaskId, u64>,
     /// Who changed the status of a plan.
     people: BTreeSet<String>,
     /// Attempts that run outside.
@@ -41,6 +48,7 @@ pub(crate) struct Watch {
     /// How far a node's clock may be off when it writes down a time, in milliseconds.
     pub(crate) clock_error_ms: u64,
     pub(crate) commits: u64,
+    writes: u64,
 }
 
 #[derive(Debug)]
@@ -59,6 +67,9 @@ struct Seen {
     touched: BTreeSet<StageName>,
     /// Completed stages of the rollback under way that are still to be undone, the last one to complete at the end.
     undoes: Vec<StageName>,
+    /// The keys under which its stages did something that has not been undone or begun anew since; and all before.
+    keys: BTreeMap<StageName, String>,
+    spent_keys: BTreeSet<String>,
     /// The signals that it has, by who sent them.
     signals: BTreeMap<String, u64>,
     /// Who asked for what happened to it.
@@ -123,10 +134,13 @@ impl Watch {
                     records: Vec::new(),
                     touched: BTreeSet::new(),
                     undoes: Vec::new(),
+                    keys: BTreeMap::new(),
+                    spent_keys: BTreeSet::new(),
                     signals: BTreeMap::new(),
                     people: BTreeSet::new(),
                 };
                 self.tasks.insert(id.clone(), seen);
+                self.fences.remove(id);
                 sequence += 1;
                 continue;
             }
@@ -177,7 +191,7 @@ impl Watch {
         }
     }
 
-    fn claimed(&mut self, process: usize, stored: &StoredTask, most: Option<u32>, locked: bool) -> Result<(), String> {
+    fn claimed(&mut self, process: usize, stored: &StoredTask, plan: &PlanRow, locked: bool) -> Result<(), String> {
         let (id, spec) = (&stored.key.id, stored.task.spec());
         if !stored.task.status().is_active() {
             // It ended in being claimed, and was given back at once.
@@ -187,7 +201,16 @@ impl Watch {
             return Err(format!("{id}: lease {} comes after {} (3: fences grow)", stored.epoch, self.last_lease));
         }
         self.last_lease = stored.epoch;
-        self.leases.insert(id.clone(), (stored.epoch, process));
+        // An undo was asked for by somebody, or belongs to a failure that has happened.
+        if plan.status != PlanStatus::Running && stored.task.status() == TaskStatus::Running {
+            return Err(format!("{id} was claimed though its plan is {} (2)", plan.status));
+        }
+        let before = self.leases.insert(id.clone(), (stored.epoch, process));
+        let fence = stored.task.version();
+        let last = self.fences.insert(id.clone(), fence);
+        if last.is_some_and(|last| last >= fence) && before.is_some_and(|(_, owner)| owner != process) {
+            return Err(format!("{id} goes to another node, and its fence stays {fence} (3: fences grow)"));
+        }
         if let Some(tenant) = &spec.tenant {
             let rival =
                 |seen: &&Seen| seen.taken && seen.task.spec().tenant.as_ref() == Some(tenant) && seen.task.id() != id;
@@ -201,12 +224,11 @@ impl Watch {
         let Some(seen) = self.tasks.get_mut(id) else { return Ok(()) };
         let newly = !std::mem::replace(&mut seen.taken, true);
         let taken = self.tasks.values().filter(|seen| seen.taken && seen.task.spec().plan == spec.plan).count();
-        match most {
-            Some(most) if newly && taken > most as usize => {
-                Err(format!("plan {} runs {taken} tasks, of at most {most} (4)", spec.plan))
-            }
-            Some(_) | None => Ok(()),
+        let most = plan.max_concurrency;
+        if newly && taken > most as usize {
+            return Err(format!("plan {} runs {taken} tasks, of at most {most} (4)", spec.plan));
         }
+        Ok(())
     }
 
     fn committed(&self, process: usize, id: &TaskId, holder: Holder) -> Result<(), String> {
@@ -223,12 +245,28 @@ impl Watch {
     /// Only what is done under a good lease is judged: what a node does that has lost its lease without knowing is
     /// what fences are for.
     fn starts(&mut self, start: &Start, stored: &StoredTask, now: Timestamp) -> Result<(), String> {
-        let Start { process, task: id, stage, attempt, rollback } = start;
+        let Start { process, task: id, stage, attempt, rollback, fence, key } = start;
         let ours = !stored.orphaned && self.leases.get(id) == Some(&(stored.epoch, *process));
         if !ours || self.careless.contains(process) {
             return Ok(());
         }
-        let Some(seen) = self.tasks.get(id) else { return Ok(()) };
+        match self.fences.get(id) {
+            // By a runner of the same process that has lost it.
+            Some(last) if fence < last => return Ok(()),
+            Some(last) if fence > last => {
+                return Err(format!(
+                    "{id}: {stage} is given the fence {fence}, of claims up to {last} (3: fences grow)"
+                ));
+            }
+            Some(_) | None => {}
+        }
+        let Some(seen) = self.tasks.get_mut(id) else { return Ok(()) };
+        if !rollback {
+            let known = seen.keys.entry(stage.clone()).or_insert_with(|| key.clone());
+            if known != key || seen.spent_keys.contains(key) {
+                return Err(format!("{id}: {stage} is done under the key {key}, after {known} (keys)"));
+            }
+        }
         if !rollback && seen.done.contains(stage) {
             return Err(format!("{id}: stage {stage} runs again though its completion is recorded (1)"));
         }
@@ -259,7 +297,7 @@ impl Watch {
         let holds = |other: &&Start| {
             let same = self.tasks.get(&other.task).is_some_and(|seen| seen.task.spec().tenant == tenant);
             let held = self.leases.get(&other.task).is_some_and(|(_, owner)| *owner == other.process);
-            same && held && other.task != *id && self.tasks.get(&other.task).is_some_and(|seen| seen.taken)
+            same && held && other.task != *id && !self.careless.contains(&other.process)
         };
         if tenant.is_some()
             && let Some(other) = self.running.iter().find(holds)
@@ -270,11 +308,6 @@ impl Watch {
             ));
         }
         Ok(())
-    }
-
-    /// Tasks of this plan wait for a person after their node was lost.
-    pub(crate) fn is_manual(&self, id: &TaskId) -> bool {
-        self.task(id).is_some_and(|task| task.spec().settings.recovery == Recovery::Manual)
     }
 }
 
@@ -331,6 +364,7 @@ impl Seen {
                 }
             }
             Event::StageRolledBack { stage } => {
+                self.spent_keys.extend(self.keys.remove(stage));
                 self.done.retain(|done| done != stage);
                 self.touched.remove(stage);
             }
@@ -376,6 +410,7 @@ impl Seen {
         self.done.clear();
         self.due.clear();
         self.touched.clear();
+        self.spent_keys.extend(std::mem::take(&mut self.keys).into_values());
     }
 
     fn check_start(&mut self, id: &TaskId, stage: &StageName, attempt: u32) -> Result<(), String> {
@@ -385,6 +420,10 @@ impl Seen {
         self.touched.insert(stage.clone());
         let Some(index) = self.task.stage_index(stage) else { return Ok(()) };
         let (definition, state) = self.task.stage(index);
+        let needs = definition.needs.iter().map(|need| &self.task.stage(*need).0.name);
+        if let Some(need) = needs.clone().find(|need| !self.done.contains(need)) {
+            return Err(format!("{id}: {stage} is started before {need}, which it needs (order)"));
+        }
         let wanted = match state.status {
             // What was cut off is repeated under its number.
             StageStatus::Running | StageStatus::RetryWait => state.attempt,
@@ -484,12 +523,22 @@ impl Shared {
         self.truth.task(id).now_or_never().and_then(Result::ok).flatten()
     }
 
+    /// The tasks that a live node holds.
+    pub(crate) fn held(&self) -> BTreeSet<TaskId> {
+        let ids: Vec<TaskId> = self.state().watch.tasks.keys().cloned().collect();
+        let is_held = |stored: StoredTask| stored.epoch > 0 && !stored.orphaned;
+        ids.into_iter().filter(|id| self.stored(id).is_some_and(is_held)).collect()
+    }
+
     /// Tasks that an update removed are gone with their logs.
-    pub(crate) fn forget_removed(&self) {
+    pub(crate) fn forget_removed(&self, held: &BTreeSet<TaskId>) {
         let ids: Vec<TaskId> = self.state().watch.tasks.keys().cloned().collect();
         for id in ids {
             if self.stored(&id).is_none() {
                 self.state().watch.tasks.remove(&id);
+                if held.contains(&id) {
+                    self.violated(format!("{id} was removed while it ran (2)"));
+                }
             }
         }
     }
@@ -522,17 +571,33 @@ impl Shared {
         let locks = self.truth.locks().now_or_never().and_then(Result::ok).unwrap_or_default();
         for stored in claimed.tasks.iter().chain(&claimed.ended) {
             let plan = self.truth.plan(&stored.task.spec().plan).now_or_never().and_then(Result::ok).flatten();
+            let Some(plan) = plan else { continue };
             let locked = locks.iter().any(|lock| lock.task == stored.key.id);
-            let most = plan.map(|plan| plan.max_concurrency);
-            let checked = self.state().watch.claimed(process, stored, most, locked);
+            let checked = self.state().watch.claimed(process, stored, &plan, locked);
             if let Err(violation) = checked {
                 self.violated(violation);
             }
         }
     }
 
-    pub(crate) fn committed(&self, process: usize, id: &TaskId, holder: Holder) {
+    /// Whether somebody is about to write for a lease that has run out.
+    pub(crate) fn is_orphan(&self, id: &TaskId, holder: Holder) -> bool {
+        matches!(holder, Holder::Lease(_)) && self.stored(id).is_some_and(|stored| stored.orphaned)
+    }
+
+    pub(crate) fn committed(&self, process: usize, id: &TaskId, holder: Holder, orphan: bool) {
         self.look();
+        let commits = {
+            let watch = &mut self.state().watch;
+            watch.writes += 1;
+            watch.writes
+        };
+        if commits > MOST_WRITES {
+            self.violated(format!("{id} goes round and round: {commits} commits (2: liveness)"));
+        }
+        if orphan {
+            self.violated(format!("{id}: #{process} wrote after its lease had run out (3: fenced)"));
+        }
         let checked = self.state().watch.committed(process, id, holder);
         if let Err(violation) = checked {
             self.violated(violation);

@@ -180,8 +180,9 @@ impl Store for Wire {
         self.write("submit", move |store| {
             let (submission, shared) = (submission.clone(), shared.clone());
             async move {
+                let held = shared.held();
                 let submitted = store.submit(submission).await;
-                shared.forget_removed();
+                shared.forget_removed(&held);
                 submitted
             }
             .boxed()
@@ -222,13 +223,14 @@ impl Store for Wire {
             let (commit, shared) = (commit.clone(), shared.clone());
             async move {
                 let (id, holder, events) = (commit.key.id.clone(), commit.holder, commit.events.clone());
+                let orphan = shared.is_orphan(&id, holder);
                 let committed = store.commit(commit).await;
                 shared.say(&format!("#{process}"), || match &committed {
                     Ok(_) => format!("commits {id} ({holder:?}): {}", words(&events)),
                     Err(error) => format!("commits {id}: {}: {error}", words(&events)),
                 });
                 if committed.is_ok() {
-                    shared.committed(process, &id, holder);
+                    shared.committed(process, &id, holder, orphan);
                 }
                 committed
             }

@@ -110,12 +110,23 @@ impl<'a> World<'a> {
     }
 
     async fn play(mut self) -> Report {
+        let shared = self.shared.clone();
+        tokio::select! {
+            biased;
+            () = shared.over() => {}
+            () = self.play_steps() => {}
+        }
+        for process in &self.processes {
+            process.life.kill();
+        }
+        let commits = shared.state().watch.commits;
+        Report { violation: shared.violation(), simulated: shared.elapsed(), trace: shared.take_trace(), commits }
+    }
+
+    async fn play_steps(&mut self) {
         for Step { at_ms, act } in &self.schedule.steps {
             self.wait_until(self.shared.instant(*at_ms)).await;
             self.act(act);
-            if self.shared.violation().is_some() {
-                break;
-            }
         }
         let last = self.later.iter().map(|(at, _)| *at).max();
         let weather_ends = {
@@ -135,20 +146,7 @@ impl<'a> World<'a> {
         }
         self.shared.state().weather.clears_up();
         self.shared.say("world", || "nothing goes wrong any more".to_owned());
-        if self.shared.violation().is_none() {
-            self.settle().await;
-        }
-        let commits = self.shared.state().watch.commits;
-        let report = Report {
-            violation: self.shared.violation(),
-            simulated: self.shared.elapsed(),
-            trace: self.shared.take_trace(),
-            commits,
-        };
-        for process in &self.processes {
-            process.life.kill();
-        }
-        report
+        self.settle().await;
     }
 
     /// Lets time pass, and does what was put off until then.

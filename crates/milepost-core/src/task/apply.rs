@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::id::StageName;
+use crate::planted::planted;
 use crate::time::Timestamp;
 
 use super::event::{Event, Record};
@@ -248,7 +249,7 @@ impl Task {
                 if let Some(flow) = &mut self.flow {
                     flow.retries += 1;
                 }
-                self.reopen(!from_checkpoint);
+                self.reopen(!from_checkpoint || planted("a retry forgets the checkpoint"));
                 self.settle();
                 self.failure = None;
                 self.run_started_at = None;
@@ -411,10 +412,16 @@ impl Task {
     /// those without a handler are passed over.
     pub(super) fn undo_order(&self) -> Vec<usize> {
         let left = (0..self.stages.len()).rev().filter(|i| self.stages[*i].may_have_left_something());
+        let left = left.filter(|_| !planted("what failed is not undone"));
         let completed = self.done.iter().rev().filter_map(|name| self.stage_index(name));
-        left.chain(completed.filter(|i| self.stages[*i].status == StageStatus::Completed))
+        let mut order: Vec<usize> = left
+            .chain(completed.filter(|i| self.stages[*i].status == StageStatus::Completed))
             .filter(|i| self.definitions()[*i].rollback.is_some())
-            .collect()
+            .collect();
+        if planted("a rollback goes forwards") {
+            order.reverse();
+        }
+        order
     }
 }
 

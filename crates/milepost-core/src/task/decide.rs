@@ -8,6 +8,7 @@ use crate::failure::{ErrorType, Failure};
 use crate::id::{StageName, TaskId};
 use crate::message::Arrival;
 use crate::plan::{OnFailure, OnInvalidCheckpoint, Trigger};
+use crate::planted::planted;
 use crate::template;
 use crate::time::{Millis, Timestamp};
 
@@ -175,7 +176,7 @@ impl Draft {
     /// A clock that is behind that of whoever decided last, or was read before waiting for a turn, does not make a log's
     /// times go back.
     fn new(task: Task, now: Timestamp) -> Self {
-        let now = now.max(task.updated_at);
+        let now = if planted("times go back") { now } else { now.max(task.updated_at) };
         Self { task, events: Vec::with_capacity(2), now, claiming: false }
     }
 
@@ -316,7 +317,11 @@ impl Draft {
     fn expire(&mut self) -> bool {
         let started = self.task.started_at.is_some();
         let deadline = self.task.message.as_ref().and_then(|message| message.deadline);
-        let Some(deadline) = deadline.filter(|deadline| !started && *deadline < self.now) else { return false };
+        let Some(deadline) =
+            deadline.filter(|deadline| !started && *deadline < self.now && !planted("a message never expires"))
+        else {
+            return false;
+        };
         let reason = format!("its message said to start by {deadline}, and it is {}", self.now);
         self.fail(None, None, Cause { error_type: ErrorType::Expired, reason });
         true
@@ -339,11 +344,14 @@ impl Draft {
                 let policy = &self.task.definitions()[index].retry;
                 let hopeless = self.task.flow.is_none() && self.task.any(StageStatus::Failed);
                 // With another stage failed for good there is no point in waiting for this one.
-                let again = failure.retryable && attempt < policy.max_attempts && !hopeless;
+                let most = policy.max_attempts + u32::from(planted("there is one attempt too many"));
+                let again = failure.retryable && attempt < most && !hopeless;
                 let cause = Cause::from(&failure);
                 if again {
                     let delay = policy.delay(self.task.spec.seed, &stage, attempt);
                     let delay = delay.max(failure.retry_after.unwrap_or(Millis::ZERO));
+                    let delay =
+                        if planted("delays are drawn anew") { delay.saturating_add(Millis::new(1)) } else { delay };
                     self.push(Event::RetryScheduled { stage, attempt: attempt + 1, delay, cause, rollback: false });
                 } else {
                     self.push(Event::StageFailed { stage, attempt, cause, rollback: false });
@@ -420,6 +428,7 @@ impl Draft {
         for index in 0..self.task.stages.len() {
             if self.task.stages[index].status == StageStatus::Running {
                 let (stage, attempt) = (self.name(index), self.task.stages[index].attempt);
+                let attempt = attempt + u32::from(planted("a cut-off attempt counts"));
                 self.push(Event::StageStarted { stage, attempt, rollback: false, step: None });
             }
         }
@@ -428,7 +437,8 @@ impl Draft {
     fn start_what_is_due(&mut self) {
         for index in 0..self.task.stages.len() {
             let state = &self.task.stages[index];
-            if state.due().is_some_and(|due| due <= self.now) {
+            let early = Millis::new(if planted("a retry starts early") { 500 } else { 0 });
+            if state.due().is_some_and(|due| due <= self.now + early) {
                 let (stage, attempt) = (self.name(index), state.attempt);
                 self.push(Event::StageStarted { stage, attempt, rollback: false, step: None });
             }
@@ -441,7 +451,10 @@ impl Draft {
         for index in 0..self.task.stages.len() {
             let definition = &self.task.spec.stages[index];
             let ready = self.task.stages[index].status == StageStatus::Pending
-                && definition.needs.iter().all(|need| self.task.stages[*need].status.is_done());
+                && definition
+                    .needs
+                    .iter()
+                    .all(|need| self.task.stages[*need].status.is_done() || planted("a stage waits for nothing"));
             if !ready {
                 continue;
             }

@@ -1,6 +1,7 @@
 //! Taking tasks on: lease, tenant lock and slot together, or nothing.
 
 use milepost_core::plan::{OnTaskFailure, PlanCommand, next_plan_status};
+use milepost_core::planted::planted;
 use milepost_core::task::{Claim, Command, Event, PlanStatus, decide};
 use milepost_core::time::{Millis, Timestamp};
 use tokio::time::Instant;
@@ -92,7 +93,9 @@ impl Data {
         self.books.check(&for_books)?;
 
         self.books.write(for_books);
-        self.last_lease += 1;
+        if !planted("a lease is given out twice") || self.last_lease == 0 {
+            self.last_lease += 1;
+        }
         self.lock(no, claimant, now);
         self.give_slot(no);
         let plan = self.entry(no).plan;
@@ -125,6 +128,9 @@ impl Data {
 
     fn lock(&mut self, no: i64, claimant: Claimant, now: Timestamp) {
         let Some(tenant) = self.entry(no).task.spec().tenant.clone() else { return };
+        if planted("a tenant is not locked") {
+            return;
+        }
         let fence = self.last_lease;
         let expires_at = claimant.lock_ttl.map(|ttl| Instant::now() + ttl.as_duration());
         let since = self.locks.get(&tenant).map_or(now, |lock| lock.since);
@@ -134,7 +140,7 @@ impl Data {
 
     fn give_slot(&mut self, no: i64) {
         let entry = self.entry_mut(no);
-        if !std::mem::replace(&mut entry.slot, true) {
+        if !std::mem::replace(&mut entry.slot, true) && !planted("a slot is not counted") {
             let plan = entry.plan;
             self.plan_entry_mut(plan).slots += 1;
             self.look_at_plan(plan);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use milepost_core::plan::next_plan_status;
+use milepost_core::planted::planted;
 use milepost_core::task::{Event, TaskStatus};
 
 use crate::books::book_changes;
@@ -18,12 +19,17 @@ impl Data {
         if no != commit.key.no {
             return Err(StoreError::NotFound { what: "task", id: commit.key.id.to_string() });
         }
-        self.check_holder(no, from, &commit)?;
+        if !planted("a commit minds no lease") {
+            self.check_holder(no, from, &commit)?;
+        }
         let entry = self.entry(no);
-        if entry.task.version() != commit.expected {
+        let minds_version = !planted("a commit minds no version");
+        if minds_version && entry.task.version() != commit.expected {
             return Err(self.conflict(no, &commit));
         }
-        self.check_events(no, &commit)?;
+        if minds_version {
+            self.check_events(no, &commit)?;
+        }
         let plan = entry.plan;
         let plan_status = match commit.plan {
             Some(command) => {

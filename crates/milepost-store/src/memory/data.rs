@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use milepost_core::id::{PlanId, TaskId, Tenant};
 use milepost_core::plan::{Plan, PlanCommand, TaskCounts, next_plan_status};
+use milepost_core::planted::planted;
 use milepost_core::task::{By, PlanStatus, Record, Task, TaskStatus, ends_progress};
 use milepost_core::time::Timestamp;
 use tokio::time::Instant;
@@ -120,6 +121,9 @@ impl Data {
 
     /// The session has ended: what it holds can be taken over.
     pub(super) fn orphan(&mut self, session: u64) {
+        if planted("orphans are forgotten") {
+            return;
+        }
         let of_session = |entry: &&TaskEntry| matches!(entry.hold, Hold::By { owner, .. } if owner == session);
         let held: Vec<i64> = self.tasks.values().filter(of_session).map(|entry| entry.key.no).collect();
         for no in held {
@@ -214,7 +218,7 @@ impl Data {
 
     pub(super) fn give_back_slot(&mut self, no: i64) {
         let entry = self.entry_mut(no);
-        if std::mem::take(&mut entry.slot) {
+        if std::mem::take(&mut entry.slot) && !planted("a slot is leaked") && !planted("a slot is not counted") {
             let plan = entry.plan;
             self.plan_entry_mut(plan).slots -= 1;
             self.look_at_plan(plan);
@@ -223,7 +227,7 @@ impl Data {
 
     pub(super) fn unlock(&mut self, no: i64) {
         let Some(tenant) = self.entry(no).task.spec().tenant.clone() else { return };
-        if self.locks.get(&tenant).is_some_and(|lock| lock.task == no) {
+        if self.locks.get(&tenant).is_some_and(|lock| lock.task == no) && !planted("a tenant stays locked") {
             self.locks.remove(&tenant);
             self.look_at_tenant(&tenant);
         }
@@ -241,6 +245,12 @@ impl Data {
         let id = entry.plan.definition.id.as_str();
         let status = next_plan_status(id, entry.status, &entry.counts(), PlanCommand::Settle)
             .expect("settling is never refused");
+        let completed = entry.counts().completed > 0;
+        let status = match status {
+            PlanStatus::Running if completed && planted("a plan ends with its first task") => PlanStatus::Completed,
+            PlanStatus::Completed | PlanStatus::Failed if planted("a plan never ends") => entry.status,
+            status => status,
+        };
         let changed = self.set_status(plan, status, None, at);
         let entry = self.plan_entry_mut(plan);
         // A plan is CANCELLED from the word on, and ends with its last task.

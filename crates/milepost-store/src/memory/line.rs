@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use milepost_core::id::Tenant;
 use milepost_core::plan::Recovery;
+use milepost_core::planted::planted;
 use milepost_core::task::{PlanStatus, TaskStatus};
 use milepost_core::time::Timestamp;
 
@@ -201,10 +202,16 @@ impl Data {
             TaskStatus::Running | TaskStatus::RollingBack => match (self.held(no), entry.hold) {
                 (Held::Live { .. }, _) => Place::Nowhere,
                 // An undo was asked for by somebody, or belongs to a failure that has happened: no plan holds it up.
-                _ if status == TaskStatus::Running && plan.status != PlanStatus::Running => Place::Idle,
+                _ if status == TaskStatus::Running
+                    && plan.status != PlanStatus::Running
+                    && !planted("a paused plan goes on") =>
+                {
+                    Place::Idle
+                }
                 (Held::Orphaned { .. }, _) | (Held::Nobody, Hold::Nobody(Wake::Recovery)) => {
                     Place::Recovery { automatic }
                 }
+                (Held::Nobody, Hold::Nobody(Wake::At(_))) if planted("a timer is lost") => Place::Idle,
                 (Held::Nobody, Hold::Nobody(Wake::At(at))) => Place::Due(at),
                 (Held::Nobody, Hold::By { .. }) => unreachable!("a task that somebody holds is live or orphaned"),
             },

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use milepost_core::planted::planted;
 use milepost_core::time::{Millis, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -195,7 +196,9 @@ impl Data {
         let member = self.sessions.members.values_mut().find(|member| member.session == session && !member.ended);
         if let Some(member) = member {
             member.ended = true;
-            self.orphan(session);
+            if !planted("who leaves keeps its tasks") {
+                self.orphan(session);
+            }
         }
     }
 

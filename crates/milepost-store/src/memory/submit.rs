@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use milepost_core::id::TaskId;
 use milepost_core::plan::{OnTenantConflict, Plan, Settings, TaskDefinition, first_difference};
+use milepost_core::planted::planted;
 use milepost_core::task::{Event, PlanStatus, Record, Task, TaskSpec, TaskStatus};
 use milepost_core::time::Timestamp;
 
@@ -98,7 +99,8 @@ impl Data {
 
     fn check_idle(&self, plan: i64) -> Result<(), Clash> {
         let entry = self.plan_entry(plan);
-        if entry.order.iter().any(|no| matches!(self.held(*no), Held::Live { .. })) {
+        let runs = entry.order.iter().any(|no| matches!(self.held(*no), Held::Live { .. }));
+        if runs && !planted("an update removes what runs") {
             return Err(Clash::Running { plan: entry.plan.definition.id.clone() });
         }
         Ok(())
