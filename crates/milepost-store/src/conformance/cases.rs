@@ -57,6 +57,7 @@ macro_rules! __conformance_cases {
                 what_is_due_is_claimed_before_what_is_pending,
                 a_rollback_that_nobody_holds_is_claimed_whatever_the_plans_status,
                 a_rollback_asked_for_by_an_operator_waits_for_a_slot,
+                a_rollback_asked_for_by_somebody_whose_clock_is_ahead_is_due_when_its_time_comes,
             }
             tenants {
                 two_tasks_of_one_tenant_are_never_active_at_once,

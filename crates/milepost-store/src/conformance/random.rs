@@ -140,7 +140,7 @@ impl<'a> Story<'a> {
             16 => self.verb().await,
             17 => self.late_commit().await,
             18 => self.crash().await,
-            19 => self.move_clock(),
+            19 => self.now = self.now + Millis::new(self.die.below(1500)),
             20 => self.request_again().await,
             21 => self.expecting_verb().await,
             22..=24 => self.message().await,
@@ -150,10 +150,9 @@ impl<'a> Story<'a> {
         self.now = self.now + Millis::new(self.die.below(3));
     }
 
-    /// Mostly on; whoever decides next may also have a clock that is behind.
-    fn move_clock(&mut self) {
-        let by = Millis::new(self.die.below(1500));
-        self.now = if self.die.one_in(4) { self.now - by } else { self.now + by };
+    /// By the clock of whoever decides, which may be behind that of whoever decided last.
+    fn now_or_behind(&mut self) -> Timestamp {
+        if self.die.one_in(8) { self.now - Millis::new(self.die.below(1500)) } else { self.now }
     }
 
     fn tell(&mut self, step: impl Into<String>) {
@@ -313,6 +312,7 @@ impl<'a> Story<'a> {
         }
         let index = self.die.below(self.held.len() as u64) as usize;
         let held = self.held[index].clone();
+        let now = self.now_or_behind();
         let task = &held.model.task;
         let (command, mut lease) = match (self.die.below(12), running_stage(task)) {
             (0, _) => (Command::Pause(ann()), LeaseChange::Keep),
@@ -325,14 +325,14 @@ impl<'a> Story<'a> {
             (_, None) => (Command::Wake, LeaseChange::Keep),
             (_, Some((stage, attempt))) => (ended(stage, attempt, self.result()), LeaseChange::Keep),
         };
-        let Ok(decision) = decide(task, command.clone(), self.now) else { return };
+        let Ok(decision) = decide(task, command.clone(), now) else { return };
         if running_stage(&decision.task).is_none()
             && lease == LeaseChange::Keep
             && let Some(due) = decision.task.next_due().filter(|_| self.die.one_in(2))
         {
             lease = LeaseChange::Release(Wake::At(due));
         }
-        self.tell(format!("{} of {}: {command:?}, {lease:?}", self.now, held.model.key.id));
+        self.tell(format!("{now} of {}: {command:?}, {lease:?}", held.model.key.id));
         let commit = Commit {
             key: held.model.key.clone(),
             holder: Holder::Lease(held.model.epoch),
@@ -385,16 +385,17 @@ impl<'a> Story<'a> {
             4 => (Command::Retry { by: ann(), from_checkpoint: true }, Some(PlanCommand::Retry)),
             _ => (Command::Retry { by: ann(), from_checkpoint: false }, Some(PlanCommand::Reset)),
         };
-        let told = format!("{} operator of {id}: {command:?}", self.now);
+        let now = self.now_or_behind();
+        let told = format!("{now} operator of {id}: {command:?}");
         let mut events = Vec::new();
         let mut task = model.task.clone();
         if model.orphaned {
             let lost = Command::Interrupt { reason: "its node is gone".to_owned() };
-            let decision = decide(&task, lost, self.now).expect("an orphan can be interrupted");
+            let decision = decide(&task, lost, now).expect("an orphan can be interrupted");
             events.extend(decision.events);
             task = decision.task;
         }
-        let Ok(decision) = decide(&task, command, self.now) else { return };
+        let Ok(decision) = decide(&task, command, now) else { return };
         events.extend(decision.events);
         self.tell(told);
         let commit = Commit {

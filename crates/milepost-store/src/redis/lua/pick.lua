@@ -74,13 +74,17 @@ end
 
 local function found(list, no, at) list[#list + 1] = { at = tonumber(at), no = tonumber(no), task = no } end
 
-local function undo_of(plan, due)
+local recovery, due, next_due = {}, {}, nil
+
+-- Also when the clock of whoever asked for it is ahead of the caller's.
+local function undo_of(plan)
   local asked = call('ZRANGEBYSCORE', M .. 'undo:' .. plan.no, '-inf', now, 'WITHSCORES', 'LIMIT', 0,
     math.max(room(plan), 0) + 16)
   for index = 1, #asked, 2 do found(due, unpad(asked[index]), asked[index + 1]) end
+  local later = call('ZRANGEBYSCORE', M .. 'undo:' .. plan.no, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  if later[2] then next_due = math.min(next_due or math.huge, tonumber(later[2])) end
 end
 
-local recovery, due, next_due = {}, {}, nil
 if wanted then
   for _, no in ipairs(call('SMEMBERS', M .. 'idle:' .. wanted.no)) do
     local f = call('HMGET', M .. 'task:' .. no, 'place', 'wake')
@@ -92,13 +96,13 @@ if wanted then
       next_due = math.min(next_due or math.huge, tonumber(f[2]))
     end
   end
-  if room(wanted) > 0 then undo_of(wanted, due) end
+  if room(wanted) > 0 then undo_of(wanted) end
 else
   for _, kind in ipairs(kinds) do
     for _, no in ipairs(call('ZRANGE', M .. 'recovery:' .. kind, 0, limit + 64)) do found(recovery, unpad(no), 0) end
     local over = call('ZRANGEBYSCORE', M .. 'due:' .. kind, '-inf', now, 'WITHSCORES', 'LIMIT', 0, limit + 64)
     for index = 1, #over, 2 do found(due, unpad(over[index]), over[index + 1]) end
-    for _, no in ipairs(call('ZRANGE', M .. 'undo-plans:' .. kind, 0, limit)) do undo_of(plan_of(no), due) end
+    for _, no in ipairs(call('ZRANGE', M .. 'undo-plans:' .. kind, 0, limit)) do undo_of(plan_of(no)) end
     local later = call('ZRANGEBYSCORE', M .. 'due:' .. kind, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
     if later[2] then next_due = math.min(next_due or math.huge, tonumber(later[2])) end
   end
