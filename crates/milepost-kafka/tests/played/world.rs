@@ -32,7 +32,7 @@ impl World {
     }
 
     pub(crate) fn node_over(&self, name: &str, store: Arc<dyn Store>, registry: Registry) -> Node {
-        let options = Options { clock: self.clock, ..Options::new(name) };
+        let options = Options { clock: self.clock.clone(), ..Options::new(name) };
         let line = Arc::new(Line(self.brokers.clone()));
         Node::start_on(line, options, self.brokers.settings.clone(), store, registry)
     }
