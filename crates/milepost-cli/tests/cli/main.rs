@@ -2,9 +2,11 @@
 
 mod answers;
 mod canned;
+mod crowds;
 mod exit_codes;
 mod failures;
 mod files;
+mod injection;
 mod kafka;
 mod messages;
 mod moving;
