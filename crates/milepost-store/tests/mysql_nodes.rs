@@ -18,11 +18,14 @@ use milepost_store::{
 #[allow(dead_code, reason = "each test uses its part of it")]
 #[path = "support/given.rs"]
 mod given;
+#[path = "support/patience.rs"]
+mod patience;
 #[allow(dead_code, reason = "each test uses its part of it")]
 #[path = "support/mysql.rs"]
 mod support;
 
 use given::{claim, decision, finish, ids, node, now, plan, submit};
+use patience::PATIENCE;
 use support::Database;
 
 /// Long enough for a few round trips on a busy machine, short enough to wait for.
@@ -117,21 +120,23 @@ async fn a_late_node_goes_on_if_nobody_was_let_in() {
 #[tokio::test]
 async fn beats_keep_a_lease_and_tell_when_another_may_run_out() {
     let database = database!();
-    let (a, b) = (node(&database, "a", SHORT).await, node(&database, "b", Millis::from_secs(15)).await);
+    // It is to be kept, also by a test that gets no processor for a while.
+    let lease = Millis::from_secs(4);
+    let (a, b) = (node(&database, "a", lease).await, node(&database, "b", Millis::from_secs(15)).await);
     submit(&a, plan("p", &[("t", None)], |_| {})).await;
     let held = claim(&a, "a", 1).await.unwrap().tasks.remove(0);
     for _ in 0..4 {
-        tokio::time::sleep(SHORT.as_duration() / 3).await;
+        tokio::time::sleep(lease.as_duration() / 3).await;
         assert!(!a.beat(Beat { capacity: 7, in_hand: 1 }).await.unwrap().lost);
         assert!(ids(&claim(&b, "b", 1).await.unwrap()).is_empty());
     }
     let look_again = b.beat(Beat::default()).await.unwrap().look_again.expect("there is another node");
-    assert!(look_again <= Millis::new(SHORT.get() + 1), "{look_again:?}");
+    assert!(look_again <= Millis::new(lease.get() + 1), "{look_again:?}");
     let nodes = b.nodes().await.unwrap();
     let seen: Vec<_> = nodes.iter().map(|node| (&*node.name, node.live, node.in_hand, node.capacity)).collect();
     assert_eq!(seen, [("a", true, 1, 7), ("b", true, 0, 0)]);
     a.commit(finish(&held)).await.unwrap();
-    past_the_lease().await;
+    tokio::time::sleep(lease.as_duration() + Duration::from_millis(100)).await;
     assert!(!b.nodes().await.unwrap()[0].live);
 }
 
@@ -187,13 +192,13 @@ async fn a_letter_reaches_the_node_that_holds_the_task_and_its_answer_comes_back
     while tokio::time::timeout(Duration::from_millis(1500), a.called()).await.is_ok() {}
     let letter = Letter { task: held.key.id.clone(), body: "please 'pause' \\ é".to_owned() };
     let no = b.post(letter.clone()).await.unwrap().expect("a live node holds it");
-    tokio::time::timeout(Duration::from_secs(5), a.called()).await.expect("the holder is called");
+    tokio::time::timeout(PATIENCE, a.called()).await.expect("the holder is called");
     let letters = a.letters().await.unwrap();
     assert_eq!((letters.len(), letters[0].no, &letters[0].letter), (1, no, &letter));
     assert!(b.letters().await.unwrap().is_empty());
     assert_eq!(b.answer_to(no).await.unwrap(), None);
     a.answer(no, "done".to_owned()).await.unwrap();
-    tokio::time::timeout(Duration::from_secs(5), b.called()).await.expect("whoever asked is called");
+    tokio::time::timeout(PATIENCE, b.called()).await.expect("whoever asked is called");
     assert_eq!(b.answer_to(no).await.unwrap().as_deref(), Some("done"));
     assert!(a.letters().await.unwrap().is_empty());
     let nobody = Letter { task: TaskId::parse("idle").unwrap(), body: String::new() };
@@ -210,14 +215,14 @@ async fn a_node_is_called_when_another_brings_work_and_not_by_its_own() {
     let called = tokio::time::timeout(Duration::from_millis(2500), b.called()).await;
     assert!(called.is_err(), "it was called for what it did itself");
     submit(&a, plan("p", &[("t", None)], |_| {})).await;
-    tokio::time::timeout(Duration::from_secs(5), b.called()).await.expect("there is something to claim");
+    tokio::time::timeout(PATIENCE, b.called()).await.expect("there is something to claim");
     assert_eq!(ids(&claim(&b, "b", 10).await.unwrap()), ["t"]);
 }
 
 #[tokio::test]
 async fn a_tenant_lock_is_renewed_while_somebody_has_it_and_opens_when_nobody_comes() {
     let database = database!();
-    let lock_ttl = Millis::new(2400);
+    let lock_ttl = Millis::from_secs(4);
     let open = |name: &'static str, lease| {
         let url = database.url();
         async move {
@@ -231,7 +236,8 @@ async fn a_tenant_lock_is_renewed_while_somebody_has_it_and_opens_when_nobody_co
     submit(&b, plan("q", &[("u", Some("tenant"))], |_| {})).await;
     assert!(ids(&claim(&b, "b", 10).await.unwrap()).is_empty());
     let first = b.locks().await.unwrap().remove(0);
-    for _ in 0..5 {
+    // A third of its time has to pass before it is renewed.
+    for _ in 0..10 {
         tokio::time::sleep(Duration::from_millis(200)).await;
         a.beat(Beat::default()).await.unwrap();
     }
@@ -520,7 +526,7 @@ async fn a_message_that_one_node_took_in_calls_no_other() {
     // A visitor runs nothing, so what it takes in is for everybody.
     let visitor = MysqlStore::open(&database.url(), Membership::visitor()).await.unwrap();
     visitor.commit(receive(&visitor, "u", "two").await).await.unwrap();
-    tokio::time::timeout(Duration::from_secs(5), b.called()).await.expect("there is something to claim");
+    tokio::time::timeout(PATIENCE, b.called()).await.expect("there is something to claim");
     assert_eq!(ids(&claim(&b, "b", 10).await.unwrap()), ["t", "u"]);
 }
 

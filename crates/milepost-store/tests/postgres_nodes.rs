@@ -1,5 +1,7 @@
 //! Several nodes on one PostgreSQL store: who has what, who may write, and who is told.
 
+#[path = "support/patience.rs"]
+mod patience;
 #[path = "support/plans.rs"]
 mod plans;
 #[path = "support/relay.rs"]
@@ -21,6 +23,7 @@ use milepost_store::{
     StoreError, StoredTask, Wake,
 };
 
+use patience::PATIENCE;
 use plans::{claim, decided, ends, finish, plan, submit, succeeds, task_id};
 use relay::{Relay, port_of};
 use support::{Schema, is_there};
@@ -306,7 +309,7 @@ node_tests! {
     }
 
     async fn a_tenant_lock_is_renewed_by_any_node_and_opens_when_nobody_does(schema: &Schema) {
-        let ttl = Millis::new(1500);
+        let ttl = Millis::from_secs(4);
         let brief = Membership { lock_ttl: ttl, ..Membership::node("a", "boot") };
         let (a, b) = (open(schema, brief.clone()).await, open(schema, Membership {
             node: Membership::node("b", "boot").node, ..brief
@@ -333,7 +336,7 @@ node_tests! {
     async fn nodes_are_called_when_there_is_something_for_them(schema: &Schema) {
         let (a, b) = (node(schema, "a").await, node(schema, "b").await);
         quiet(&b).await;
-        let called = async || tokio::time::timeout(Duration::from_secs(10), b.called()).await;
+        let called = async || tokio::time::timeout(PATIENCE, b.called()).await;
         submit(&*a, at_most(plan("p", 3, 1), 1)).await;
         called().await.expect("a new plan");
         let held = claim(&*a, "a", 1).await.unwrap().tasks.remove(0);
@@ -346,7 +349,7 @@ node_tests! {
         let (lease, wake) = (LeaseChange::Release(Wake::Recovery), b.clone());
         a.beat(Beat::default()).await.unwrap();
         wake.commit(Commit { lease, ..fails(&held, 0) }).await.unwrap();
-        tokio::time::timeout(Duration::from_secs(10), a.called()).await.expect("a task that was given back");
+        tokio::time::timeout(PATIENCE, a.called()).await.expect("a task that was given back");
     }
 
     async fn notes_made_at_once_go_together(schema: &Schema) {
@@ -381,7 +384,7 @@ node_tests! {
         for (held, _) in &writes {
             held.reached().await;
         }
-        let beaten = tokio::time::timeout(Duration::from_secs(20), node.beat(Beat::default())).await;
+        let beaten = tokio::time::timeout(PATIENCE, node.beat(Beat::default())).await;
         assert!(!beaten.expect("no connection is free").unwrap().lost);
         writes.iter().for_each(|(held, _)| held.release());
         for (_, write) in writes {

@@ -1,5 +1,7 @@
 //! Several nodes on one Redis and its books: what one has heard, said or written down, the others know.
 
+#[path = "support/patience.rs"]
+mod patience;
 mod redis_server;
 
 use std::time::Duration;
@@ -7,6 +9,7 @@ use std::time::Duration;
 use milepost_core::task::{Command, TaskStatus};
 use milepost_core::time::Millis;
 use milepost_store::{Book, BookChange, Commit, Entry, EntryQuery, Holder, RedisStore, Store, StoreError};
+use patience::PATIENCE;
 use redis_server::given::{
     by_message, claim, claim_one, decision, does, message, now, operator, plan, submit, submit_with, success, task_id,
 };
@@ -99,7 +102,7 @@ async fn no_other_node_is_called_for_a_message_and_any_finds_its_task_when_it_lo
     assert!(tokio::time::timeout(Duration::from_millis(200), b.called()).await.is_err());
     assert_eq!(claim_one(&b).await.key.id, task_id("t"));
     submit(&a, plan("q", &[("u", None)])).await;
-    tokio::time::timeout(Duration::from_secs(5), b.called()).await.expect("for other work b is called");
+    tokio::time::timeout(PATIENCE, b.called()).await.expect("for other work b is called");
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! When Redis cannot be reached, or its answers are lost: nothing is lost with them, and nothing is done twice.
 
+#[path = "support/patience.rs"]
+mod patience;
 mod redis_server;
 #[path = "support/relay.rs"]
 mod relay;
@@ -9,6 +11,7 @@ use std::time::Duration;
 
 use milepost_core::task::PlanStatus;
 use milepost_store::{Beat, Membership, RedisStore, Store, StoreError};
+use patience::PATIENCE;
 use redis_server::given::{
     claim, claim_one, decision, does, many, plan, plan_id, submit, success, task_id, try_claim, try_does, until,
 };
@@ -48,7 +51,7 @@ async fn a_store_that_goes_away_says_so_and_goes_on_when_it_is_back() {
     store.called().await;
     let visitor = place.visitor().await;
     submit(&visitor, plan("q", &[("u", None)])).await;
-    tokio::time::timeout(Duration::from_secs(5), store.called()).await.expect("the node is called again");
+    tokio::time::timeout(PATIENCE, store.called()).await.expect("the node is called again");
 }
 
 #[tokio::test]

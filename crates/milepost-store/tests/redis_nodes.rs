@@ -1,5 +1,7 @@
 //! Several nodes on one Redis: who may write, who takes over, and how they reach each other.
 
+#[path = "support/patience.rs"]
+mod patience;
 mod redis_server;
 
 use std::collections::BTreeSet;
@@ -9,6 +11,7 @@ use milepost_core::id::Tenant;
 use milepost_core::task::{Command, Event, TaskStatus};
 use milepost_core::time::Millis;
 use milepost_store::{Beat, Letter, Membership, RedisStore, Store, StoreError};
+use patience::PATIENCE;
 use redis_server::given::{
     SHORT_LEASE, ann, claim, claim_one, does, manual, many, operator, plan, submit, success, task_id, try_claim,
     try_does, until,
@@ -152,7 +155,7 @@ async fn who_leaves_gives_up_its_tasks_at_once_and_says_so() {
     b.called().await;
     let call = b.called();
     a.leave().await.unwrap();
-    tokio::time::timeout(Duration::from_secs(5), call).await.expect("b is called");
+    tokio::time::timeout(PATIENCE, call).await.expect("b is called");
     claim_one(&b).await;
     assert!(try_claim(&a, 1).await.is_err());
 }
@@ -188,7 +191,7 @@ async fn a_letter_reaches_the_node_that_holds_its_task_and_its_answer_comes_back
     node.called().await;
     let called = node.called();
     let no = visitor.post(letter()).await.unwrap().expect("a node holds it");
-    tokio::time::timeout(Duration::from_secs(5), called).await.expect("the holder is called");
+    tokio::time::timeout(PATIENCE, called).await.expect("the holder is called");
     assert!(other.letters().await.unwrap().is_empty());
     let posted = node.letters().await.unwrap();
     assert_eq!(posted.iter().map(|posted| (posted.no, posted.letter.clone())).collect::<Vec<_>>(), [(no, letter())]);
@@ -207,15 +210,15 @@ async fn nodes_are_called_when_another_leaves_work_and_also_after_their_connecti
     let (a, b) = (place.node("a").await, place.node("b").await);
     b.called().await;
     submit(&a, plan("p", &[("t", None)])).await;
-    tokio::time::timeout(Duration::from_secs(5), b.called()).await.expect("b is called");
+    tokio::time::timeout(PATIENCE, b.called()).await.expect("b is called");
     // What a node leaves itself is no call.
     submit(&b, plan("q", &[("u", None)])).await;
     assert!(tokio::time::timeout(Duration::from_millis(200), b.called()).await.is_err());
     claim(&a, 10).await;
     let _: i64 = place.ask(redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("pubsub")).await;
-    tokio::time::timeout(Duration::from_secs(5), b.called()).await.expect("b listens again, and looks once");
+    tokio::time::timeout(PATIENCE, b.called()).await.expect("b listens again, and looks once");
     submit(&a, plan("r", &[("v", None)])).await;
-    tokio::time::timeout(Duration::from_secs(5), b.called()).await.expect("b is called");
+    tokio::time::timeout(PATIENCE, b.called()).await.expect("b is called");
 }
 
 async fn node_with_brief_locks(place: &Place, name: &str, lock_ttl: u64) -> RedisStore {
@@ -229,7 +232,7 @@ async fn the_lock_of_a_running_or_paused_task_is_renewed_by_the_beat_of_any_node
         return;
     }
     let place = Place::new();
-    let (a, b) = (node_with_brief_locks(&place, "a", 900).await, node_with_brief_locks(&place, "b", 900).await);
+    let (a, b) = (node_with_brief_locks(&place, "a", 4000).await, node_with_brief_locks(&place, "b", 4000).await);
     submit(&a, plan("p", &[("t", Some("running")), ("u", Some("paused"))])).await;
     let held = claim(&a, 10).await;
     let pausing = does(&a, &held[1], Command::Pause(ann())).await;
@@ -237,7 +240,7 @@ async fn the_lock_of_a_running_or_paused_task_is_renewed_by_the_beat_of_any_node
     assert_eq!(a.task(&task_id("u")).await.unwrap().unwrap().task.status(), TaskStatus::Paused);
     let before = a.locks().await.unwrap();
     for _ in 0..12 {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_millis(400)).await;
         b.beat(Beat::default()).await.unwrap();
     }
     let after = a.locks().await.unwrap();

@@ -78,7 +78,8 @@ fn kill_at_work(site: &Site, mix: &Mix, node: Node) {
         }
         false
     };
-    for _ in 0..100 {
+    // It has stages in hand most of the time, while there is something to do.
+    for _ in 0..2000 {
         node.signal(Signal::STOP);
         if block_on(works()) {
             return node.kill();

@@ -21,7 +21,7 @@ async fn foreign(schema: &Schema) -> Client {
 async fn wait_until_it_waits_for_a_lock(client: &Client, statement: &str) {
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND position($1 in query) > 0 \
                AND position(current_schema() in query) > 0";
-    for _ in 0..600 {
+    for _ in 0..6000 {
         if client.query_one(sql, &[&statement]).await.unwrap().get::<_, i64>(0) > 0 {
             return;
         }
@@ -71,7 +71,7 @@ node_tests! {
         });
         wait_until_it_waits_for_a_lock(&watch, "commit_tasks").await;
         let crossing = other.batch_execute("UPDATE task_runtimes SET version = version");
-        tokio::time::timeout(Duration::from_secs(30), crossing).await.expect("one of the two gives up").unwrap();
+        tokio::time::timeout(Duration::from_secs(300), crossing).await.expect("one of the two gives up").unwrap();
         assert!(!commit.is_finished(), "its row is locked by the other");
         other.batch_execute("COMMIT").await.unwrap();
         commit.await.unwrap().unwrap();

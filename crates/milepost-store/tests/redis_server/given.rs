@@ -185,11 +185,12 @@ pub(crate) async fn operator(store: &RedisStore, id: &str, command: Command) -> 
 
 /// Waits for something that the store's own clock brings.
 pub(crate) async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
-    for _ in 0..400 {
+    // Ten minutes: only a test that fails waits so long.
+    for _ in 0..24_000 {
         if let Some(seen) = look().await {
             return seen;
         }
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
-    panic!("waited ten seconds for {what}");
+    panic!("waited in vain for {what}");
 }
