@@ -178,6 +178,11 @@ impl Engine {
         self.inner.clock.clone()
     }
 
+    /// Runs something that belongs to this node and that its stop does not wait for.
+    pub fn spawn_beside(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.inner.spawn_beside(work);
+    }
+
     pub fn registry(&self) -> &Registry {
         &self.inner.registry
     }

@@ -1,10 +1,10 @@
 //! A node's Kafka side as a whole: what starts it, asks how it is, and ends it.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use milepost_engine::{Consumer, ConsumerStatus, Engine};
-use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
 
 use crate::chain::Chains;
 use crate::cluster::Cluster;
@@ -19,8 +19,8 @@ use crate::shared::Shared;
 pub struct Kafka {
     engine: Engine,
     shared: Arc<Shared>,
-    intake: Mutex<Option<JoinHandle<()>>>,
-    relay: Mutex<Option<JoinHandle<()>>>,
+    intake: TaskTracker,
+    relay: TaskTracker,
 }
 
 impl Kafka {
@@ -44,22 +44,24 @@ impl Kafka {
         cluster.attend(shared.clone())?;
         let (chains, shared_too) = (Arc::new(chains), shared.clone());
         let intake = Intake { engine: engine.clone(), chains, shared: shared_too, cluster: cluster.clone() };
-        let intake = tokio::spawn(intake.run(reader));
-        let relay = tokio::spawn(Relay::new(engine.clone(), shared.clone(), cluster, writer).run());
-        Ok(Self { engine, shared, intake: Mutex::new(Some(intake)), relay: Mutex::new(Some(relay)) })
+        let relay = Relay::new(engine.clone(), shared.clone(), cluster, writer);
+        let kafka = Self { engine, shared, intake: TaskTracker::new(), relay: TaskTracker::new() };
+        kafka.engine.spawn_beside(kafka.intake.track_future(intake.run(reader)));
+        kafka.engine.spawn_beside(kafka.relay.track_future(relay.run()));
+        Ok(kafka)
     }
 
     /// Reads nothing more, and commits the offsets of what the store has. Waits for a few seconds at most.
     pub async fn stop_intake(&self) {
         self.shared.stopped.cancel();
-        join(&self.intake).await;
+        ended(&self.intake).await;
     }
 
     /// Ends all of it; what is still in the outbox stays there.
     pub async fn close(&self) {
         self.stop_intake().await;
         self.shared.closed.cancel();
-        join(&self.relay).await;
+        ended(&self.relay).await;
     }
 }
 
@@ -89,13 +91,9 @@ impl Consumer for Kafka {
     }
 }
 
-async fn join(part: &Mutex<Option<JoinHandle<()>>>) {
-    let handle = part.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(handle) = handle
-        && let Err(error) = handle.await
-    {
-        tracing::error!(%error, "a part of the Kafka side broke");
-    }
+async fn ended(part: &TaskTracker) {
+    part.close();
+    part.wait().await;
 }
 
 impl Drop for Kafka {

@@ -23,7 +23,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(partitions: usize) -> Self {
-        let (brokers, store) = (Brokers::new(partitions), MemoryStore::new());
+        let (brokers, store) = (Brokers::new(partitions), MemoryStore::beginning_at(DAWN));
         Self { brokers, store, journal: Journal::default(), clock: Clock::manual(DAWN) }
     }
 
