@@ -66,7 +66,7 @@ impl Schedule {
 }
 
 fn node(dice: &mut Dice) -> NodeSetup {
-    let wrong_clock = dice.chance(0);
+    let wrong_clock = dice.chance(200);
     NodeSetup {
         capacity: *dice.pick(&[1, 2, 4, 64]),
         chains: *dice.pick(&[1, 2, 4]),
@@ -76,7 +76,7 @@ fn node(dice: &mut Dice) -> NodeSetup {
             _ => OnStoreLoss::Hold,
         },
         skew_ms: if wrong_clock { dice.between(0, 1_200_000) as i64 - 600_000 } else { 0 },
-        drift_ppm: if wrong_clock { dice.between(0, 2_000) as i64 - 1_000 } else { 0 },
+        drift_ppm: if wrong_clock { dice.between(0, 1_000) as i32 - 500 } else { 0 },
     }
 }
 
@@ -270,7 +270,7 @@ fn messages(dice: &mut Dice, plans: &[Arc<Plan>], nodes: &[NodeSetup], horizon: 
 fn fault(dice: &mut Dice, nodes: usize) -> Act {
     let node = dice.index(nodes);
     let for_ms = *dice.pick(&[50, 1_000, 5_000, 14_000, 16_000, 25_000, 60_000]);
-    match dice.below(18) {
+    match dice.below(20) {
         0..=4 => Act::Kill { node, for_ms, renamed: dice.chance(300) },
         5 | 6 => Act::Stop { node, for_ms },
         7 => Act::Usurp { node },

@@ -29,7 +29,7 @@ pub struct NodeSetup {
     /// By how much its clock is ahead of the store's when it starts.
     pub skew_ms: i64,
     /// By how much its clock goes too fast, in millionths.
-    pub drift_ppm: i64,
+    pub drift_ppm: i32,
 }
 
 /// What becomes of the calls of every node, besides what steps do to single ones. In thousandths of all calls.

@@ -201,10 +201,6 @@ impl Watch {
             return Err(format!("{id}: lease {} comes after {} (3: fences grow)", stored.epoch, self.last_lease));
         }
         self.last_lease = stored.epoch;
-        // An undo was asked for by somebody, or belongs to a failure that has happened.
-        if plan.status != PlanStatus::Running && stored.task.status() == TaskStatus::Running {
-            return Err(format!("{id} was claimed though its plan is {} (2)", plan.status));
-        }
         let before = self.leases.insert(id.clone(), (stored.epoch, process));
         let fence = stored.task.version();
         let last = self.fences.insert(id.clone(), fence);
@@ -573,6 +569,11 @@ impl Shared {
             let plan = self.truth.plan(&stored.task.spec().plan).now_or_never().and_then(Result::ok).flatten();
             let Some(plan) = plan else { continue };
             let locked = locks.iter().any(|lock| lock.task == stored.key.id);
+            // A failure in this very claim may have paused it.
+            let runs = plan.status == PlanStatus::Running || claimed.settled.contains(&plan.id);
+            if !runs && stored.task.status() == TaskStatus::Running {
+                self.violated(format!("{} was claimed though its plan is {} (2)", stored.key.id, plan.status));
+            }
             let checked = self.state().watch.claimed(process, stored, &plan, locked);
             if let Err(violation) = checked {
                 self.violated(violation);

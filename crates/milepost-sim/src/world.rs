@@ -89,6 +89,7 @@ impl<'a> World<'a> {
             cut_until: vec![None; schedule.nodes.len()],
         };
         let shared = Arc::new(Shared::new(root.join(Membership::visitor()), Watch::default(), weather, trace));
+        shared.state().watch.clock_error_ms = clock_error_ms(schedule);
         let outside = Outside::new(shared.clone());
         let visitor = visitor(&root, &shared);
         let mut world = Self {
@@ -193,7 +194,7 @@ impl<'a> World<'a> {
         options.chains = setup.chains;
         options.on_store_loss = setup.on_store_loss;
         options.lease = lease.as_duration();
-        options.clock = clock(&self.shared, skew_ms);
+        options.clock = clock(&self.shared, skew_ms, setup.drift_ppm);
         options.boot_id = who.as_str().into();
         options.spawner = life.spawner();
         self.shared.state().watch.joins(number, setup.on_store_loss);
@@ -405,12 +406,24 @@ impl<'a> World<'a> {
     }
 }
 
+/// How far nodes may be from the store's time: they learn it by calls that take their time, and not the same each way.
+fn clock_error_ms(schedule: &Schedule) -> u64 {
+    let slowest = schedule.steps.iter().filter_map(|step| match step.act {
+        Act::Slow { by_ms, .. } => Some(by_ms),
+        _ => None,
+    });
+    let wrong = schedule.nodes.iter().any(|node| node.skew_ms != 0 || node.drift_ppm != 0)
+        || schedule.steps.iter().any(|step| matches!(step.act, Act::SetClock { .. }));
+    let drift = if wrong { 100 } else { 0 };
+    2 * schedule.network.latency_ms + slowest.max().unwrap_or(0) + drift
+}
+
 fn in_ms(ms: u64) -> Instant {
     Instant::now() + Duration::from_millis(ms)
 }
 
-fn clock(shared: &Shared, skew_ms: i64) -> Clock {
-    Clock::manual(Timestamp::from_millis(DAWN.as_millis() + shared.elapsed().as_millis() as i64 + skew_ms))
+fn clock(shared: &Shared, skew_ms: i64, drift_ppm: i32) -> Clock {
+    Clock::manual_with_drift(Timestamp::from_millis(shared.now().as_millis() + skew_ms), drift_ppm)
 }
 
 fn visitor(root: &MemoryStore, shared: &Arc<Shared>) -> Process {
@@ -418,7 +431,7 @@ fn visitor(root: &MemoryStore, shared: &Arc<Shared>) -> Process {
     let store = Arc::new(root.join(Membership::visitor()));
     let wire: Arc<dyn Store> = Arc::new(Wire { store, shared: shared.clone(), node: None, process: 0 });
     let mut options = Options::new("visitor");
-    options.clock = clock(shared, 0);
+    options.clock = clock(shared, 0, 0);
     options.boot_id = "visitor".into();
     options.spawner = life.spawner();
     Process { number: 0, life, engine: Engine::new(wire, Registry::new(), options), skew_ms: 0 }
