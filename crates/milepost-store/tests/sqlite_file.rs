@@ -397,3 +397,27 @@ async fn a_log_that_is_damaged_before_its_end_is_refused_and_left_as_it_is() {
     let store = copy.open();
     assert_ne!(store.plan(&plan_id("p")).await.unwrap().unwrap().status, PlanStatus::Completed);
 }
+
+#[tokio::test]
+async fn a_file_that_another_program_has_locked_holds_up_nobody_who_does_not_write() {
+    let file = File::new();
+    let store = Arc::new(file.open());
+    submit(&store, plan("p", 1), None).await;
+    let other = Connection::open(&file.path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let key = milepost_store::TaskRef { id: TaskId::parse("p-1").unwrap(), no: 1 };
+    let note = milepost_store::Note { key, progress: Some((1, 2)), output: Vec::new() };
+    let writing = tokio::spawn({
+        let store = store.clone();
+        async move { store.note(vec![note]).await }
+    });
+    // On this one thread, nothing else would go on if the write waited here.
+    let begun = std::time::Instant::now();
+    for _ in 0..20 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(!writing.is_finished(), "the file is locked");
+    other.execute_batch("ROLLBACK").unwrap();
+    writing.await.unwrap().unwrap();
+}

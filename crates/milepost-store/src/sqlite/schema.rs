@@ -153,6 +153,9 @@ UPDATE task_runtimes SET queue = 6, flags = flags | 4 WHERE queue IN (0, 1)
 ",
 ];
 
+/// How long is waited for a file that another program has locked.
+pub(super) const BUSY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+
 /// Sets up how the owner's connection writes: the log synced at every commit, checkpoints when we say so.
 pub(super) fn configure_writer(connection: &Connection) -> rusqlite::Result<()> {
     use_write_ahead_log(connection)?;
@@ -160,7 +163,7 @@ pub(super) fn configure_writer(connection: &Connection) -> rusqlite::Result<()> 
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "cache_size", -8_192)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    connection.busy_timeout(std::time::Duration::from_secs(10))?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     // Without it statements are planned again whenever a parameter changes, at the cost of several stages.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(64);
@@ -170,7 +173,7 @@ pub(super) fn configure_writer(connection: &Connection) -> rusqlite::Result<()> 
 /// Sets up a connection that only ever reads.
 pub(super) fn configure_reader(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "query_only", true)?;
-    connection.busy_timeout(std::time::Duration::from_secs(10))?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -19,6 +20,7 @@ use super::board::Board;
 use super::codec::unavailable;
 use super::commit::EncodedCommit;
 use super::counts::PlanCounts;
+use super::schema::BUSY_TIMEOUT;
 use super::submit::EncodedSubmission;
 
 /// Larger batches add latency and no speed: the sync is a small part of them already.
@@ -192,8 +194,14 @@ impl Shared {
     /// Writes what is queued on this thread, unless somebody is writing; true when nothing is left to do.
     fn write_here(&self) -> bool {
         let Some(mut writer) = try_lock(&self.writer) else { return false };
+        if lock(&self.queue).is_empty() {
+            return true;
+        }
+        // A caller is an async worker, which nothing may hold up: for a file that another program has locked, the
+        // writer thread waits.
+        let Some(begun) = writer.begin_at_once() else { return false };
         let batch = self.take(MAX_INLINE);
-        let answers = self.write(&mut writer, batch);
+        let answers = self.write(&mut writer, batch, begun);
         drop(writer);
         answers.into_iter().for_each(Answer::send);
         // What came meanwhile found the writer busy and left it to us to pass on.
@@ -214,7 +222,7 @@ impl Shared {
             let written = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 let mut writer = lock(&self.writer);
                 let batch = self.take(MAX_BATCH);
-                let answers = self.write(&mut writer, batch);
+                let answers = self.write(&mut writer, batch, false);
                 drop(writer);
                 self.pass_on(answers);
             }));
@@ -241,7 +249,7 @@ impl Shared {
     }
 
     /// One transaction for all, answered only once all are on the disk.
-    fn write(&self, writer: &mut Writer, batch: Vec<Operation>) -> Vec<Answer> {
+    fn write(&self, writer: &mut Writer, batch: Vec<Operation>, begun: bool) -> Vec<Answer> {
         if batch.is_empty() {
             return Vec::new();
         }
@@ -249,7 +257,7 @@ impl Shared {
         self.last_batch.store(batch.len(), Ordering::Relaxed);
         let commits = batch.iter().filter(|operation| matches!(operation, Operation::Commit(..))).count() as u64;
         let mut answers = Vec::with_capacity(batch.len());
-        match writer.transact(batch, &mut answers) {
+        match writer.transact(batch, begun, &mut answers) {
             Ok(()) => {
                 if !writer.board.recounted.is_empty() {
                     self.counts.publish(writer.board.recounted.drain());
@@ -260,7 +268,7 @@ impl Shared {
                 self.stats.commits.fetch_add(commits, Ordering::Relaxed);
             }
             Err(error) => {
-                tracing::error!(%error, "a group of commits was rolled back");
+                say_it_failed(&error, operations);
                 answers.drain(..).for_each(|answer| answer.fail(&error));
             }
         }
@@ -283,8 +291,27 @@ impl Shared {
 }
 
 impl Writer {
-    fn transact(&mut self, batch: Vec<Operation>, answers: &mut Vec<Answer>) -> Result<(), Arc<StoreError>> {
-        let mut failed = self.execute("BEGIN IMMEDIATE").err();
+    /// Whether a transaction was begun; none when another program has locked the file. Any other trouble is the
+    /// transaction's to find, which tells those who wait for it.
+    fn begin_at_once(&self) -> Option<bool> {
+        // Neither of the two can fail on an open connection.
+        let _ = self.connection.busy_timeout(Duration::ZERO);
+        let begun = self.execute("BEGIN IMMEDIATE");
+        let _ = self.connection.busy_timeout(BUSY_TIMEOUT);
+        match begun {
+            Ok(()) => Some(true),
+            Err(error) if is_locked(&error) => None,
+            Err(_) => Some(false),
+        }
+    }
+
+    fn transact(
+        &mut self,
+        batch: Vec<Operation>,
+        begun: bool,
+        answers: &mut Vec<Answer>,
+    ) -> Result<(), Arc<StoreError>> {
+        let mut failed = if begun { None } else { self.execute("BEGIN IMMEDIATE").err() };
         for operation in batch {
             // Answers are collected even after a failure, because everybody is waiting for one.
             answers.push(self.perform(operation, &mut failed));
@@ -334,6 +361,22 @@ impl Writer {
             Operation::ChangeBooks(change, reply) => answer!(ChangeBooks, reply, self.change_books(&change)),
         }
     }
+}
+
+/// Those who wait for it are told, and send it again: nothing is lost, least of all while another program has the file.
+fn say_it_failed(error: &StoreError, operations: u64) {
+    let locked = std::error::Error::source(error)
+        .and_then(|source| source.downcast_ref::<rusqlite::Error>())
+        .is_some_and(is_locked);
+    if locked {
+        tracing::warn!(operations, "another program has locked the store's file; what is to be written waits for it");
+    } else {
+        tracing::error!(%error, operations, "a group of commits was rolled back; those who wait for it try again");
+    }
+}
+
+fn is_locked(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked))
 }
 
 /// The outer error is the database's, and fails the whole group; the inner one is the caller's alone.
