@@ -51,9 +51,12 @@ impl Drop for Logging {
 pub(crate) fn start(style: Style, verbose: u8, quiet: bool) -> Result<Logging, Failure> {
     let level = match (quiet, verbose + u8::from(style.serves)) {
         (true, _) => "error",
-        (false, 0) => "warn",
+        // Which tasks failed, such a command shows by itself.
+        (false, 0) => "warn,milepost::failed=off",
         (false, 1) => "info",
-        (false, _) => "debug",
+        (false, 2) => "debug",
+        // Also every event of every task.
+        (false, _) => "debug,milepost_engine=trace",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     let traces = style.otlp.as_deref().map(exporter).transpose()?;

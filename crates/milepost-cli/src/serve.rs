@@ -84,10 +84,14 @@ impl Args {
     pub(crate) fn logging(&self, context: &Context) -> Style {
         let from_environment = || std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok().filter(|url| !url.is_empty());
         Style {
-            format: self.log_format.or(context.serve.log_format).unwrap_or_default(),
+            format: self.log_format(context),
             serves: true,
             otlp: self.otlp.clone().or_else(from_environment).or_else(|| context.serve.otlp.clone()),
         }
+    }
+
+    fn log_format(&self, context: &Context) -> LogFormat {
+        self.log_format.or(context.serve.log_format).unwrap_or_default()
     }
 
     fn settings(&self, context: &Context) -> Settings {
@@ -175,8 +179,9 @@ pub(crate) async fn serve(context: &Context, args: Args) -> Outcome {
     let listener = listen(&url, &engine);
     engine.start();
     let kafka = kafka.map(|wanted| kafka::start(wanted, &engine, &app)).transpose()?;
-    say_it_listens(context, &server, &node, &url);
-    let serving = Serving { engine, app, server, listener, kafka, drain_timeout };
+    let format = args.log_format(context);
+    say_it_listens(context, format, &server, &node, &url);
+    let serving = Serving { engine, app, server, listener, kafka, drain_timeout, format };
     serving.until_stopped(signals, tls).await
 }
 
@@ -188,6 +193,7 @@ struct Serving {
     listener: Option<Listener>,
     kafka: Option<Arc<Kafka>>,
     drain_timeout: Duration,
+    format: LogFormat,
 }
 
 impl Serving {
@@ -202,19 +208,20 @@ impl Serving {
             }
         }
         self.app.drain();
-        output::message("stopping after the running stages; press Ctrl-C again to stop now");
+        let format = self.format;
+        say(format, "stopping after the running stages; press Ctrl-C again to stop now");
         let socket = self.listener.as_ref().map(|listener| listener.file().to_owned());
         tokio::select! {
             in_time = self.leave() => {
                 if in_time {
                     return Ok(Exit::Done);
                 }
-                output::message("some stages did not end in time; they will be repeated");
+                say(format, "some stages did not end in time; they will be repeated");
                 // What hangs in them must not keep the process: it dies with it.
                 leave_at_once(socket, Exit::Done)
             }
             () = signals.next() => {
-                output::message("stopped at once; the running stages will be repeated");
+                say(format, "stopped at once; the running stages will be repeated");
                 leave_at_once(socket, Exit::Interrupted)
             }
         }
@@ -229,7 +236,7 @@ impl Serving {
             kafka.stop_intake().await;
         }
         // Streams go on meanwhile: who watches sees how it ends.
-        let stopped = self.engine.stop_within(self.drain_timeout).await;
+        let stopped = tokio::time::timeout(self.drain_timeout, self.engine.stop()).await;
         if let Some(kafka) = &self.kafka {
             kafka.close().await;
         }
@@ -237,7 +244,7 @@ impl Serving {
         if answered.is_err() {
             tracing::warn!("some requests were cut off");
         }
-        stopped
+        stopped.is_ok()
     }
 }
 
@@ -292,12 +299,20 @@ async fn reachable(
     })
 }
 
-fn say_it_listens(context: &Context, server: &Server, node: &str, store: &StoreUrl) {
+/// Whoever reads its log as JSON gets nothing else there.
+fn say(format: LogFormat, line: &str) {
+    match format {
+        LogFormat::Text => output::message(line),
+        LogFormat::Json => tracing::info!("{line}"),
+    }
+}
+
+fn say_it_listens(context: &Context, format: LogFormat, server: &Server, node: &str, store: &StoreUrl) {
     if context.json {
         Data::new().json_line(&json!({ "listening": server.url() }));
     }
     if !context.quiet {
         let store = store.file().map_or_else(|| store.to_string(), |path| path.display().to_string());
-        output::message(&format!("listening on {} (node {node}, store {store})", server.url()));
+        say(format, &format!("listening on {} (node {node}, store {store})", server.url()));
     }
 }
