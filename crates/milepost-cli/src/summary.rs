@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use milepost_core::api::{PlanView, TaskFailureView};
-use milepost_core::id::{PlanId, TaskId};
+use milepost_core::id::PlanId;
 use milepost_core::plan::TaskCounts;
 use milepost_core::task::PlanStatus;
 use milepost_core::time::Millis;
@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::output::{self, Data};
-use crate::run::{Ending, Waiting};
+use crate::run::{Ending, Waiting, Why};
 use crate::text::{Table, count, dash, length, plan_status, shell, short, task_status};
 use crate::views;
 
@@ -117,17 +117,21 @@ impl Steps<'_> {
     }
 
     fn stuck(&mut self, waiting: &[Waiting]) {
-        let holder = |waiting: &Waiting| {
-            let (plan, task) = waiting.blocked_by.split_once(':')?;
-            (PlanId::parse(plan).is_ok() && TaskId::parse(task).is_ok()).then(|| task.to_owned())
-        };
-        for waiting in waiting {
-            let (task, blocked_by) = (&waiting.task, &waiting.blocked_by);
-            self.lines.push(match holder(waiting) {
-                Some(_) => format!("task {task} waits for {blocked_by}, which nobody runs now"),
-                None => format!("task {task} cannot be run: {blocked_by}"),
+        for Waiting { task, why } in waiting {
+            self.lines.push(match why {
+                Why::BlockedBy(holder) => format!("task {task} waits for {holder}, which nobody runs now"),
+                Why::SetAside(reason) => format!("task {task} cannot be run: {reason}"),
             });
         }
+        for Waiting { task, why } in waiting {
+            if let Why::SetAside(_) = why {
+                self.add(&format!("store repair --task {task}"), "ends it as FAILED, so that its plan can end");
+            }
+        }
+        let holder = |waiting: &Waiting| match &waiting.why {
+            Why::BlockedBy(holder) => holder.split_once(':').map(|(_, task)| task.to_owned()),
+            Why::SetAside(_) => None,
+        };
         if let Some(holder) = waiting.iter().find_map(holder) {
             self.add(&format!("status {holder}"), "why it still holds the tenant");
             self.add(&format!("cancel {holder}"), "gives the tenant free; or run its plan to its end");

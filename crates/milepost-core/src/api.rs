@@ -222,6 +222,19 @@ pub struct VerbAnswer {
     pub tasks: u64,
     pub plan: Option<PlanState>,
     pub task: Option<TaskState>,
+    /// Tasks of the plan that the verb was meant for and that need something else first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<LeftTask>,
+}
+
+/// A task that a verb on its plan could not change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LeftTask {
+    pub task_id: TaskId,
+    /// Why, and what to do about it.
+    pub reason: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -241,10 +254,13 @@ pub struct TaskState {
 }
 
 /// What `reset-failed` answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ResetAnswer {
     pub reset: u64,
+    /// Failed tasks that need something else first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<LeftTask>,
 }
 
 // --- tasks ---

@@ -38,6 +38,8 @@ fn events() -> Vec<(String, Event)> {
         Event::TaskRolledBack {},
         Event::RollbackFailed { reason: reason.clone() },
         Event::CheckpointDiscarded { reason: reason.clone() },
+        Event::EventLost { reason: reason.clone() },
+        Event::TaskRepaired { by: by(), reason: reason.clone() },
         Event::DeadLettered { reason },
         Event::MessageReceived { message: message("m1", None) },
         Event::SignalReceived { name: stage.clone(), payload: serde_json::Value::Null, by: by() },
@@ -145,6 +147,7 @@ fn what_each_command_comes_to_in_each_task_status() {
         ("retry", retry(true)),
         ("retry --from-start", retry(false)),
         ("rollback", Command::Rollback(by())),
+        ("repair", Command::Repair(by())),
         ("store lost", Command::StoreLost),
     ];
     insta::assert_snapshot!(answers(&Settings::default(), &commands));

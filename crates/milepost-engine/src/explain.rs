@@ -3,13 +3,17 @@
 use milepost_core::api::{Explanation, Reason};
 use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Recovery;
-use milepost_core::task::{By, Event, PlanStatus, Record, StageStatus, StepKind, Task, TaskStatus};
+use milepost_core::task::{By, Command, Event, PlanStatus, Record, StageStatus, StepKind, Task, TaskStatus, decide};
 use milepost_core::time::{Millis, Timestamp};
-use milepost_store::{EventQuery, LockRow, PlanQuery, PlanRow, Store, StoreError, StoredTask, TaskQuery, TasksOf};
+use milepost_store::{
+    EventQuery, LockRow, PlanQuery, PlanRow, Store, StoreError, StoredTask, TaskQuery, TaskRow, TasksOf,
+};
 use serde_json::{Map, Value};
 
 /// A page of a log or a list.
 const PAGE: usize = 1000;
+/// So many tasks that are in the way are named.
+const NAMED: usize = 3;
 
 /// Says why the task is not running, or that it is. None: there is no such task.
 pub async fn explain(store: &dyn Store, task: &TaskId, now: Timestamp) -> Result<Option<Explanation>, StoreError> {
@@ -93,12 +97,14 @@ impl Case<'_> {
     }
 
     async fn why(&self) -> Result<Why, StoreError> {
-        let id = self.task().id();
-        Ok(match self.task().status() {
+        let status = self.task().status();
+        let is_final = matches!(status, TaskStatus::Completed | TaskStatus::Cancelled | TaskStatus::RolledBack);
+        if !is_final && let Some(why) = self.damaged() {
+            return Ok(why);
+        }
+        Ok(match status {
             TaskStatus::Completed | TaskStatus::Cancelled | TaskStatus::RolledBack => self.ended(),
-            TaskStatus::Failed => {
-                self.failed("failed").next(format!("milepost retry {id}, or milepost rollback {id} to undo it"))
-            }
+            TaskStatus::Failed => self.failed("failed").next(self.after_failure()),
             TaskStatus::RollbackFailed => self.rollback_failed().await?,
             TaskStatus::Paused => self.paused().await?,
             TaskStatus::Pending => self.pending().await?,
@@ -109,6 +115,34 @@ impl Case<'_> {
     fn ended(&self) -> Why {
         let status = self.task().status();
         Why::new(Reason::Ended, format!("it has ended: {status}")).at("endedAt", self.task().ended_at())
+    }
+
+    /// What cannot be read, or could not be taken by a claim, waits for a person.
+    fn damaged(&self) -> Option<Why> {
+        let words = match (self.task().damage(), &self.stored.set_aside) {
+            (Some(reason), _) => format!("what is stored of it cannot be read: {reason}; nothing is done with it"),
+            (None, Some(reason)) => format!("it was set aside, because it cannot be run: {reason}"),
+            (None, None) => return None,
+        };
+        Some(Why::new(Reason::Damaged, words).next(format!("milepost store repair --task {}", self.task().id())))
+    }
+
+    /// What a failed task can do next is what the rules allow it.
+    fn after_failure(&self) -> String {
+        let (task, by) = (self.task(), By::new("explain"));
+        let allows = |command| decide(task, command, self.now).is_ok();
+        let id = task.id();
+        let retry = match allows(Command::Retry { by: by.clone(), from_checkpoint: true }) {
+            true => format!("milepost retry {id}"),
+            false if allows(Command::Retry { by: by.clone(), from_checkpoint: false }) => {
+                format!("milepost retry {id} --from-start")
+            }
+            false => return "submit the work as a new task".to_owned(),
+        };
+        match allows(Command::Rollback(by)) {
+            true => format!("{retry}, or milepost rollback {id} to undo it"),
+            false => retry,
+        }
     }
 
     fn failed(&self, verb: &str) -> Why {
@@ -192,25 +226,59 @@ impl Case<'_> {
         }
     }
 
-    /// Its tenant, something that cannot be read, or a slot.
+    /// Its tenant, or a slot.
     async fn held_up_by_others(&self) -> Result<Option<Why>, StoreError> {
         if let Some(lock) = self.lock_of_another().await? {
             let holder = format!("{}:{}", lock.plan, lock.task);
             let words = format!("its tenant {} is held by {holder} {}", lock.tenant, self.since(lock.since));
+            let is_damaged = match self.store.task(&lock.task).await {
+                Ok(holder) => holder.is_some_and(|holder| holder.task.damage().is_some()),
+                Err(StoreError::Damaged { .. }) => true,
+                Err(error) => return Err(error),
+            };
+            let words = if is_damaged { format!("{words}, which is damaged") } else { words };
             let why = Why::new(Reason::TenantLocked, words).with("tenantId", lock.tenant.to_string());
             let why = why.with("heldBy", holder).at("since", lock.since);
-            return Ok(Some(why.next(format!("milepost status {}", lock.task))));
+            let next = if is_damaged { "store repair --task" } else { "status" };
+            return Ok(Some(why.next(format!("milepost {next} {}", lock.task))));
         }
-        if let Some(reason) = &self.stored.blocked_by {
-            return Ok(Some(Why::new(Reason::Damaged, format!("what is stored of it cannot be read: {reason}"))));
-        }
-        let (counts, most) = (&self.plan.counts, self.plan.max_concurrency);
-        let running = counts.running + counts.rolling_back;
-        if running < u64::from(most) {
+        self.without_slot().await
+    }
+
+    /// Its plan has no slot left: who has them, and what can be done about those that nobody works on.
+    async fn without_slot(&self) -> Result<Option<Why>, StoreError> {
+        let (counts, most) = (&self.plan.counts, u64::from(self.plan.max_concurrency));
+        if counts.running + counts.rolling_back < most {
             return Ok(None);
         }
-        let words = format!("its plan runs {running} of at most {most} tasks at once");
-        Ok(Some(Why::new(Reason::NoSlot, words).with("running", running).with("maxConcurrency", most)))
+        let statuses = vec![TaskStatus::Running, TaskStatus::RollingBack];
+        let query = TaskQuery { of: TasksOf::Plan(self.plan.id.clone()), statuses, after: None, limit: PAGE };
+        let active = self.store.tasks(query).await?.items;
+        // Those that cannot be read have left their slots to others.
+        let (interrupted, running): (Vec<&TaskRow>, Vec<&TaskRow>) =
+            active.iter().filter(|row| row.set_aside.is_none()).partition(|row| row.interrupted);
+        let taken = (interrupted.len() + running.len()) as u64;
+        if taken < most {
+            return Ok(None);
+        }
+        let why = |words: String| {
+            let why = Why::new(Reason::NoSlot, words).with("running", running.len());
+            why.with("interrupted", interrupted.len()).with("maxConcurrency", most)
+        };
+        if interrupted.is_empty() {
+            return Ok(Some(why(format!("its plan runs {taken} of at most {most} tasks at once"))));
+        }
+        let named: Vec<&str> = interrupted.iter().take(NAMED).map(|row| row.key.id.as_str()).collect();
+        let more = if interrupted.len() > NAMED { ", …" } else { "" };
+        let were = if interrupted.len() == 1 { "1 was" } else { &format!("{} were", interrupted.len()) };
+        let words = format!(
+            "its plan has at most {most} tasks under way at once; of {taken}, {were} interrupted and nobody runs them: {}{more}",
+            named.join(", ")
+        );
+        Ok(Some(match self.task().spec().settings.recovery {
+            Recovery::Manual => why(words).next(format!("milepost resume {}", self.plan.id)),
+            Recovery::Auto => why(format!("{words}; a node takes them up by itself")),
+        }))
     }
 
     async fn lock_of_another(&self) -> Result<Option<LockRow>, StoreError> {

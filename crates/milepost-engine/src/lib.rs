@@ -26,7 +26,9 @@ mod report;
 mod runner;
 mod showing;
 mod spawner;
+mod tenants;
 mod verbs;
+mod warnings;
 
 pub mod owner;
 pub mod stage;
@@ -45,4 +47,5 @@ pub use messages::Received;
 pub use meters::{BOUNDS_MS, Meters, Reading, Readings};
 pub use registry::Registry;
 pub use spawner::Spawner;
+pub use tenants::task_of_tenant;
 pub use verbs::{Effect, Target, Verb, VerbError};

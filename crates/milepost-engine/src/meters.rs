@@ -142,6 +142,8 @@ impl Meters {
                 | Event::SignalReceived { .. }
                 | Event::ValueRecorded { .. }
                 | Event::TaskContinued { .. }
+                | Event::EventLost { .. }
+                | Event::TaskRepaired { .. }
                 | Event::StageRolledBack { .. } => {}
             }
         }

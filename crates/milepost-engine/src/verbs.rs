@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use milepost_core::api::LeftTask;
 use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
 use milepost_core::plan::{PlanCommand, PlanRejection, next_plan_status};
 use milepost_core::planted::planted;
@@ -17,13 +18,14 @@ use crate::attempt::{MAX_RESULT_BYTES, size};
 use crate::engine::{Engine, Inner};
 use crate::feed::FeedItem;
 use crate::runner::Order;
+use crate::tenants::task_of_tenant;
 use crate::workflow::open_children;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     Plan(PlanId),
     Task(TaskId),
-    /// The tenant's newest task.
+    /// The task of the tenant that matters most: see `task_of_tenant`.
     Tenant(Tenant),
 }
 
@@ -33,9 +35,13 @@ pub enum Verb {
     Pause,
     Resume,
     Cancel,
-    Retry { from_checkpoint: bool },
+    Retry {
+        from_checkpoint: bool,
+    },
     Rollback,
     ResetFailed,
+    /// Ends a damaged task as FAILED.
+    Repair,
 }
 
 /// What a verb did.
@@ -46,6 +52,22 @@ pub struct Effect {
     pub plan: Option<(PlanId, PlanStatus)>,
     /// The task's status, when the verb was for one task.
     pub task: Option<(TaskId, TaskStatus)>,
+    /// Tasks of a plan that the verb was meant for and that need something else first.
+    pub left: Vec<LeftTask>,
+}
+
+impl Effect {
+    /// Of a verb on one task.
+    pub fn on_task(task: TaskId, status: TaskStatus) -> Self {
+        Self { tasks: 1, plan: None, task: Some((task, status)), left: Vec::new() }
+    }
+}
+
+/// What became of the tasks of a plan that a verb was meant for.
+#[derive(Debug, Default)]
+pub(crate) struct Changed {
+    tasks: u64,
+    left: Vec<LeftTask>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -170,11 +192,9 @@ impl Inner {
             Target::Plan(plan) => self.operate_plan(&plan, verb, &by, expected).await,
             Target::Task(task) => self.operate_task(&task, verb, by, expected).await,
             Target::Tenant(tenant) => {
-                let query =
-                    TaskQuery { of: TasksOf::Tenant(tenant.clone()), statuses: Vec::new(), after: None, limit: 1 };
-                let newest = self.store.tasks(query).await?.items.into_iter().next();
-                let newest = newest.ok_or(VerbError::NotFound { what: "task of tenant", id: tenant.to_string() })?;
-                self.operate_task(&newest.key.id, verb, by, expected).await
+                let task = task_of_tenant(&*self.store, &tenant).await?;
+                let task = task.ok_or(VerbError::NotFound { what: "task of tenant", id: tenant.to_string() })?;
+                self.operate_task(&task.key.id, verb, by, expected).await
             }
         };
         // Also after an error: some tasks of a plan may have been changed before it.
@@ -196,6 +216,7 @@ impl Inner {
             Verb::Retry { from_checkpoint } => (Command::Retry { by, from_checkpoint }, Some(PlanCommand::Retry)),
             Verb::ResetFailed => (Command::Retry { by, from_checkpoint: true }, Some(PlanCommand::Reset)),
             Verb::Rollback => (Command::Rollback(by), None),
+            Verb::Repair => (Command::Repair(by), None),
             Verb::Start => {
                 return Err(VerbError::Refused(format!(
                     "a task is started with its plan; `milepost retry {task}` runs a failed one again"
@@ -203,7 +224,7 @@ impl Inner {
             }
         };
         let status = self.command(task, Asked { command, plan, expected }, None).await?;
-        Ok(Effect { tasks: 1, plan: None, task: Some((task.clone(), status)) })
+        Ok(Effect::on_task(task.clone(), status))
     }
 
     /// Gives a task a command, through its runner if it is in hand, else by a commit of our own.
@@ -252,7 +273,11 @@ impl Inner {
             Some(stored) => Some(stored),
             None => self.store.task(task).await?,
         };
-        let stored = stored.ok_or_else(|| VerbError::NotFound { what: "task", id: task.to_string() })?;
+        let mut stored = stored.ok_or_else(|| VerbError::NotFound { what: "task", id: task.to_string() })?;
+        // What no claim could take is given up like what cannot be read.
+        if let (Command::Repair(_), Some(reason)) = (&asked.command, &stored.set_aside) {
+            stored.task.mark_damaged(reason);
+        }
         let held = stored.epoch > 0 && !stored.orphaned && stored.task.status().is_active();
         if held && self.membership.is_shared() {
             return self.ask_holder(task, stored.epoch, &asked).await;
@@ -307,7 +332,7 @@ impl Inner {
         };
         match self.store.commit(commit).await {
             Ok(committed) => {
-                self.meters.happened(&events, &changed);
+                self.happened(&events, &changed);
                 if ended {
                     self.cancel_children(task, children);
                     told.iter().for_each(|task| self.tell_parent(task));
@@ -326,7 +351,7 @@ impl Inner {
     /// A task whose node went away is first recorded as interrupted, so that the command meets it as it is.
     fn decide_unheld(&self, stored: &StoredTask, command: Command) -> Result<Decision, Rejection> {
         let now = self.clock.now();
-        if !stored.orphaned || stored.task.interrupted() {
+        if !stored.orphaned || stored.task.interrupted() || stored.task.damage().is_some() {
             return decide(&stored.task, command, now);
         }
         let reason = "its node went away".to_owned();
@@ -352,7 +377,7 @@ impl Inner {
         let changed = match verb {
             Verb::Start => {
                 self.change_plan(plan, PlanCommand::Start, by, expected).await?;
-                0
+                Changed::default()
             }
             Verb::Pause => {
                 self.change_plan(plan, PlanCommand::Pause, by, expected).await?;
@@ -378,7 +403,12 @@ impl Inner {
                 // first task: READY with nothing to run, it would never end once started.
                 self.may_reset(plan).await?;
                 let command = Command::Retry { by: by.clone(), from_checkpoint: true };
-                self.for_each(plan, &[Failed], any, command, Some(PlanCommand::Reset)).await?
+                let reset = self.for_each(plan, &[Failed], any, command, Some(PlanCommand::Reset)).await?;
+                reset.unless_all_left()?
+            }
+            Verb::Repair => {
+                let words = "a repair is for one task; `milepost status` of the plan shows which are damaged";
+                return Err(VerbError::Refused(words.to_owned()));
             }
             Verb::Rollback => {
                 let command = Command::Rollback(by.clone());
@@ -388,7 +418,7 @@ impl Inner {
         };
         let row = self.store.plan(plan).await?;
         let row = row.ok_or_else(|| VerbError::NotFound { what: "plan", id: plan.to_string() })?;
-        Ok(Effect { tasks: changed, plan: Some((plan.clone(), row.status)), task: None })
+        Ok(Effect { tasks: changed.tasks, plan: Some((plan.clone(), row.status)), task: None, left: changed.left })
     }
 
     /// A completed plan has nothing that failed: zero is a good answer.
@@ -401,9 +431,10 @@ impl Inner {
         }
     }
 
-    async fn some(&self, plan: &PlanId, count: u64, otherwise: &str) -> Result<u64, VerbError> {
-        if count > 0 {
-            return Ok(count);
+    async fn some(&self, plan: &PlanId, changed: Changed, otherwise: &str) -> Result<Changed, VerbError> {
+        let changed = changed.unless_all_left()?;
+        if changed.tasks > 0 {
+            return Ok(changed);
         }
         match self.store.plan(plan).await? {
             None => Err(VerbError::NotFound { what: "plan", id: plan.to_string() }),
@@ -434,7 +465,7 @@ impl Inner {
     }
 
     /// Cancels whatever of the plan has not ended.
-    pub(crate) async fn cancel_tasks(self: &Arc<Self>, plan: &PlanId, by: &By) -> Result<u64, VerbError> {
+    pub(crate) async fn cancel_tasks(self: &Arc<Self>, plan: &PlanId, by: &By) -> Result<Changed, VerbError> {
         use TaskStatus::{Paused, Pending, Running};
         let command = Command::Cancel(by.clone());
         self.for_each(plan, &[Pending, Running, Paused], any, command, None).await
@@ -463,7 +494,8 @@ impl Inner {
     }
 
     /// Gives a command to every task of the plan in one of these states. Tasks that refuse it are passed over: they
-    /// moved on in the meantime, or it is not for them. One that cannot be changed keeps no other from it.
+    /// moved on in the meantime, or it is not for them. Those that a person has to do something else about are answered.
+    /// One that cannot be changed keeps no other from it.
     async fn for_each(
         self: &Arc<Self>,
         plan: &PlanId,
@@ -471,8 +503,8 @@ impl Inner {
         wanted: fn(&TaskRow) -> bool,
         command: Command,
         plan_command: Option<PlanCommand>,
-    ) -> Result<u64, VerbError> {
-        let (mut changed, mut failed) = (0, None);
+    ) -> Result<Changed, VerbError> {
+        let (mut changed, mut failed) = (Changed::default(), None);
         let mut after = None;
         loop {
             let query = TaskQuery { of: TasksOf::Plan(plan.clone()), statuses: statuses.to_vec(), after, limit: PAGE };
@@ -483,21 +515,52 @@ impl Inner {
             for (id, seen) in self.look_at(ids).await {
                 let inner = self.clone();
                 let asked = Asked { command: command.clone(), plan: plan_command, expected: None };
-                work.push(async move { inner.command(&id, asked, seen).await });
+                work.push(async move {
+                    let outcome = inner.command(&id, asked, seen).await;
+                    (id, outcome)
+                });
             }
             let mut work = futures::stream::iter(work).buffer_unordered(AT_ONCE);
-            while let Some(outcome) = work.next().await {
+            while let Some((task_id, outcome)) = work.next().await {
                 match outcome {
-                    Ok(_) => changed += 1,
+                    Ok(_) => changed.tasks += 1,
+                    Err(VerbError::Rejected(rejection)) if asks_for_more(&rejection) => {
+                        changed.left.push(LeftTask { task_id, reason: rejection.to_string() });
+                    }
                     Err(VerbError::Rejected(_) | VerbError::NotFound { .. }) => {}
                     Err(error) => failed = failed.or(Some(error)),
                 }
             }
             after = page.next;
             if after.is_none() {
+                changed.left.sort_by(|a, b| a.task_id.as_str().cmp(b.task_id.as_str()));
                 return failed.map_or(Ok(changed), Err);
             }
         }
+    }
+}
+
+impl Changed {
+    /// Nothing was changed, and the tasks say why.
+    fn unless_all_left(self) -> Result<Self, VerbError> {
+        let Some(first) = self.left.first().filter(|_| self.tasks == 0) else { return Ok(self) };
+        let others = match self.left.len() - 1 {
+            0 => String::new(),
+            1 => "; and one more like it".to_owned(),
+            more => format!("; and {more} more like it"),
+        };
+        Err(VerbError::Refused(format!("{}{others}", first.reason)))
+    }
+}
+
+/// The task is one that the verb is for, but not before a person has done something else about it.
+fn asks_for_more(rejection: &Rejection) -> bool {
+    match rejection {
+        Rejection::Damaged { .. } | Rejection::PartlyLost { .. } | Rejection::InvalidCheckpoint { .. } => true,
+        Rejection::Status { .. }
+        | Rejection::Stale { .. }
+        | Rejection::NothingToRollBack { .. }
+        | Rejection::NotAWorkflow { .. } => false,
     }
 }
 

@@ -375,6 +375,9 @@ impl Seen {
                 self.undoes = self.done.clone();
             }
             Event::CheckpointDiscarded { .. } | Event::TaskRolledBack {} | Event::TaskContinued { .. } => self.forget(),
+            Event::EventLost { reason } | Event::TaskRepaired { reason, .. } => {
+                return Err(format!("{id} is damaged, and nothing here damages tasks: {reason} (6)"));
+            }
             Event::MessageReceived { .. } => self.messages += 1,
             Event::SignalReceived { by, .. } => {
                 let count = self.signals.entry(by.who.clone()).or_default();
@@ -484,6 +487,7 @@ fn by(event: &Event) -> Option<&By> {
         | Event::TaskCancelled { by }
         | Event::TaskRetried { by, .. }
         | Event::RollbackStarted { by: Some(by) }
+        | Event::TaskRepaired { by, .. }
         | Event::SignalReceived { by, .. } => Some(by),
         Event::TaskCreated {}
         | Event::TaskStarted { .. }
@@ -504,7 +508,8 @@ fn by(event: &Event) -> Option<&By> {
         | Event::DeadLettered { .. }
         | Event::MessageReceived { .. }
         | Event::ValueRecorded { .. }
-        | Event::TaskContinued { .. } => None,
+        | Event::TaskContinued { .. }
+        | Event::EventLost { .. } => None,
     }
 }
 

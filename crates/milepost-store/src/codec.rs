@@ -5,14 +5,14 @@ use std::sync::Arc;
 use milepost_core::id::{PlanId, Tenant};
 use milepost_core::message::Arrival;
 use milepost_core::plan::{FileRef, PlanDefinition, Settings, TaskDefinition};
-use milepost_core::task::{By, PlanStatus, Record, Task, TaskSpec, TaskStatus};
+use milepost_core::task::{By, Event, PlanStatus, Record, Task, TaskSpec, TaskStatus};
 use milepost_core::time::Timestamp;
 use serde::de::{DeserializeSeed, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::StoreError;
-use crate::model::{Changed, TaskRef};
+use crate::model::{Changed, EventQuery, StoredEvent, TaskRef};
 
 pub(crate) fn damaged(what: impl Into<String>, detail: impl ToString) -> StoreError {
     StoreError::Damaged { what: what.into(), detail: detail.to_string() }
@@ -102,15 +102,92 @@ pub(crate) fn decode_plan_change(text: &str, what: impl Fn() -> String) -> Resul
 }
 
 /// The events of one commit, or of several that follow one another, and the sequence of the first.
+#[derive(Debug)]
 pub(crate) struct LogRow {
     pub(crate) sequence: u64,
     pub(crate) records: Vec<Record>,
+    /// Why it cannot be read; it has no records then, and how many it had shows by the row after it.
+    pub(crate) lost: Option<String>,
+}
+
+impl LogRow {
+    pub(crate) fn read(sequence: u64, text: &str, crc: u32, what: impl Fn() -> String) -> Self {
+        match check_body(text, crc, &what).and_then(|()| decode_events(text, &what)) {
+            Ok(records) => Self { sequence, records, lost: None },
+            Err(error) => Self::lost(sequence, &error),
+        }
+    }
+
+    pub(crate) fn lost(sequence: u64, error: &StoreError) -> Self {
+        Self { sequence, records: Vec::new(), lost: Some(error.to_string()) }
+    }
+}
+
+/// The events behind `after` by their numbers, of rows in order. What cannot be read has a stand-in, so that numbers stay
+/// dense. `end` is the task's version if these are the last of its rows.
+pub(crate) fn number_events(
+    log: impl IntoIterator<Item = LogRow>,
+    query: &EventQuery,
+    end: Option<u64>,
+    created_at: Timestamp,
+) -> Vec<StoredEvent> {
+    let mut events: Vec<StoredEvent> = Vec::new();
+    let mut numbers = Numbers { next: query.after + 1, at: created_at, why: None };
+    for LogRow { sequence, records, lost } in log {
+        numbers.stand_in_until(sequence, &mut events);
+        if events.len() >= query.limit {
+            break;
+        }
+        if let Some(reason) = lost {
+            numbers.why = Some(reason);
+            continue;
+        }
+        for (sequence, record) in (sequence..).zip(records) {
+            numbers.at = record.at();
+            if sequence >= numbers.next {
+                events.push(StoredEvent { sequence, record });
+                numbers.next = sequence + 1;
+            }
+        }
+        numbers.why = None;
+    }
+    // A row that is the last of a page stands for one event at least, so that the next page goes on behind it.
+    let end = end.unwrap_or(numbers.next - u64::from(numbers.why.is_none()));
+    numbers.stand_in_until(end + 1, &mut events);
+    events.truncate(query.limit);
+    events
+}
+
+/// How far a log has been numbered.
+struct Numbers {
+    next: u64,
+    /// Of the last event that could be read.
+    at: Timestamp,
+    /// Why the row before cannot be read.
+    why: Option<String>,
+}
+
+impl Numbers {
+    fn stand_in_until(&mut self, sequence: u64, events: &mut Vec<StoredEvent>) {
+        while self.next < sequence {
+            let reason = self.why.clone().unwrap_or_else(|| "its row is missing".to_owned());
+            let record = Record::new(self.at, Event::EventLost { reason });
+            events.push(StoredEvent { sequence: self.next, record });
+            self.next += 1;
+        }
+    }
 }
 
 /// A task rebuilt from its log, and how many events that took.
 pub(crate) struct Folded {
     pub(crate) task: Task,
     pub(crate) events: u64,
+}
+
+impl Folded {
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.task.damage().is_some()
+    }
 }
 
 /// What a task's row says of its log.
@@ -121,30 +198,51 @@ pub(crate) struct LogHead {
     pub(crate) status: TaskStatus,
 }
 
-/// What a log makes of a task, row by row; the first may begin before the task ends.
+/// What a whole log makes of a task. The creation is among its rows, though the task begins with it: every row is checked.
+pub(crate) fn fold_log(key: &TaskRef, spec: Arc<TaskSpec>, log: Vec<LogRow>, head: &LogHead) -> Folded {
+    let mut task = Task::created(spec);
+    if log.first().is_none_or(|row| row.sequence != 1) {
+        task.mark_damaged(&format!("the log of task {} is damaged: its first event is missing", key.id));
+    }
+    fold_rows(key, task, log, head)
+}
+
+/// What a log makes of a task, row by row; the first may begin before the task ends. A log that cannot be read, or that no
+/// sequence of decisions can have written, makes a damaged task, which shows what its row shows.
 pub(crate) fn fold_rows(
     key: &TaskRef,
     mut task: Task,
     log: impl IntoIterator<Item = LogRow>,
     head: &LogHead,
-) -> Result<Folded, StoreError> {
+) -> Folded {
     let first = task.version();
-    let broken = |detail: String| damaged(format!("the log of task {}", key.id), detail);
-    for LogRow { sequence, records } in log {
+    let broken = |detail: &dyn std::fmt::Display| format!("the log of task {} is damaged: {detail}", key.id);
+    for LogRow { sequence, records, lost } in log {
+        if let Some(reason) = lost {
+            task.mark_damaged(&reason);
+        }
         let known = usize::try_from((first + 1).saturating_sub(sequence)).unwrap_or(usize::MAX);
         for (record, sequence) in records.iter().zip(sequence..).skip(known) {
             if sequence != task.version() + 1 {
-                return Err(broken(format!("event {sequence} follows event {}", task.version())));
+                task.mark_damaged(&broken(&format!("event {sequence} follows event {}", task.version())));
+                let status = task.status();
+                task.place_damaged(sequence - 1, status);
             }
-            task.apply_in_place(record).map_err(|error| broken(error.to_string()))?;
+            if let Err(error) = task.apply_in_place(record) {
+                task.mark_damaged(&broken(&error));
+                task.apply_in_place(record).expect("anything may happen to a damaged task");
+            }
         }
     }
-    if task.version() != head.version || task.status() != head.status {
-        let (version, status) = (task.version(), task.status());
+    let (version, status) = (task.version(), task.status());
+    if task.damage().is_none() && (version, status) != (head.version, head.status) {
         let is = format!("the task is at {} {}", head.version, head.status);
-        return Err(broken(format!("it ends at version {version} {status}, and {is}")));
+        task.mark_damaged(&broken(&format!("it ends at version {version} {status}, and {is}")));
     }
-    Ok(Folded { events: task.version() - first, task })
+    if task.damage().is_some() {
+        task.place_damaged(head.version, head.status);
+    }
+    Folded { events: head.version.saturating_sub(first), task }
 }
 
 /// What a plan's tasks share, read once.
@@ -208,15 +306,30 @@ pub(crate) struct Config {
 
 impl Config {
     pub(crate) fn definition(self, rank: i64) -> Result<TaskDefinition, StoreError> {
-        let what = || format!("the definition of task {}", self.key.id);
-        let body = match &self.body {
-            None => ConfigBody::default(),
-            Some(text) if crc32fast::hash(text.as_bytes()) != self.crc => {
-                return Err(damaged(what(), "its checksum does not fit its content"));
-            }
-            Some(text) => serde_json::from_str(text).map_err(|error| damaged(what(), error))?,
+        let body = self.read_body()?;
+        Ok(self.with_body(body, rank))
+    }
+
+    /// One that cannot be read says so, and has its names alone.
+    pub(crate) fn spec(self, plan: &SharedPlan, rank: i64) -> Arc<TaskSpec> {
+        let created_at = self.created_at;
+        let (body, damage) = match self.read_body() {
+            Ok(body) => (body, None),
+            Err(error) => (ConfigBody::default(), Some(error.to_string())),
         };
-        Ok(TaskDefinition {
+        let spec = TaskSpec::new(&plan.definition, plan.settings.clone(), self.with_body(body, rank), created_at);
+        Arc::new(TaskSpec { damage, ..spec })
+    }
+
+    fn read_body(&self) -> Result<ConfigBody, StoreError> {
+        let what = || format!("the definition of task {}", self.key.id);
+        let Some(text) = &self.body else { return Ok(ConfigBody::default()) };
+        check_body(text, self.crc, what)?;
+        serde_json::from_str(text).map_err(|error| damaged(what(), error))
+    }
+
+    fn with_body(self, body: ConfigBody, rank: i64) -> TaskDefinition {
+        TaskDefinition {
             id: self.key.id,
             tenant: self.tenant,
             priority: i32::try_from(-rank).unwrap_or(0),
@@ -225,13 +338,7 @@ impl Config {
             stages: body.stages,
             file: body.file,
             message: body.message,
-        })
-    }
-
-    pub(crate) fn spec(self, plan: &SharedPlan, rank: i64) -> Result<Arc<TaskSpec>, StoreError> {
-        let created_at = self.created_at;
-        let definition = self.definition(rank)?;
-        Ok(Arc::new(TaskSpec::new(&plan.definition, plan.settings.clone(), definition, created_at)))
+        }
     }
 }
 

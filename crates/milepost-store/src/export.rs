@@ -36,6 +36,10 @@ pub async fn read_moved(store: &dyn Store, id: &PlanId, locks: &[LockRow]) -> Re
     for definition in &plan.tasks {
         let missing = || damaged(format!("plan {id}"), format!("its task {} is missing", definition.id));
         let stored = store.task(&definition.id).await?.ok_or_else(missing)?;
+        if let Some(reason) = stored.task.damage() {
+            let next = format!("{reason}; `milepost store repair --task {}` ends it as FAILED", definition.id);
+            return Err(damaged(format!("task {}", definition.id), next));
+        }
         let events = read_events(store, &stored).await?;
         let output = store.logs(LogQuery { task: definition.id.clone(), stage: None, attempt: None }).await?;
         tasks.push(MovedTask { wake: wake_of(&stored), events, output, task: stored.task });

@@ -129,7 +129,10 @@ pub struct StoredTask {
     pub epoch: u64,
     /// Held, but by a node that is gone.
     pub orphaned: bool,
+    /// The holder of the tenant that it waits for, as `planId:taskId`.
     pub blocked_by: Option<String>,
+    /// Why no claim takes it: it was set aside when one found that it cannot be run.
+    pub set_aside: Option<String>,
     pub progress: Option<(u64, u64)>,
     /// The events that the claim added.
     pub claim_events: Vec<Record>,
@@ -278,7 +281,10 @@ pub struct TaskRow {
     pub stage: Option<StageName>,
     pub attempt: u32,
     pub next_due: Option<Timestamp>,
+    /// The holder of the tenant that it waits for, as `planId:taskId`.
     pub blocked_by: Option<String>,
+    /// Why no claim takes it: it was set aside when one found that it cannot be run.
+    pub set_aside: Option<String>,
     pub reason: Option<String>,
     pub progress: Option<(u64, u64)>,
     pub created_at: Timestamp,

@@ -6,9 +6,6 @@ use milepost_core::task::{Event, Record, Task};
 pub(crate) const SHORTEST: u64 = 500;
 /// A workflow that begins anew with no more than this to its name is worth a snapshot each time.
 const LITTLE: usize = 64;
-/// A longer image is not kept: no store takes values of any length, and a commit must never fail for its snapshot. The
-/// log is read from its start then.
-const LONGEST: usize = 64 << 20;
 
 /// An image, and the version of the task that it shows.
 #[derive(Debug)]
@@ -19,14 +16,9 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// None when it would be too long.
-    pub(crate) fn of(task: &Task) -> Option<Self> {
+    pub(crate) fn of(task: &Task) -> Self {
         let text = task.image();
-        if text.len() > LONGEST {
-            tracing::debug!(task = %task.spec().id, bytes = text.len(), "too much for a snapshot");
-            return None;
-        }
-        Some(Self { version: task.version(), crc: crc32fast::hash(text.as_bytes()), text })
+        Self { version: task.version(), crc: crc32fast::hash(text.as_bytes()), text }
     }
 
     /// Of a task that a commit brings from `before` to where it is now, if it is time for one.
@@ -37,7 +29,7 @@ impl Snapshot {
         let interval = interval(task);
         let continued = || events.iter().any(|record| matches!(record.event(), Event::TaskContinued { .. }));
         let due = task.version() / interval > before / interval || (task.weight() <= LITTLE && continued());
-        due.then(|| Self::of(task)).flatten()
+        due.then(|| Self::of(task))
     }
 }
 

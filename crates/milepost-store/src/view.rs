@@ -27,8 +27,12 @@ impl From<&PlanRow> for PlanView {
 
 impl From<&StoredTask> for TaskView {
     fn from(stored: &StoredTask) -> Self {
-        let context =
-            TaskContext { blocked_by: stored.blocked_by.clone(), orphaned: stored.orphaned, progress: stored.progress };
+        let context = TaskContext {
+            blocked_by: stored.blocked_by.clone(),
+            set_aside: stored.set_aside.clone(),
+            orphaned: stored.orphaned,
+            progress: stored.progress,
+        };
         TaskView::new(&stored.task, context)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use milepost_store::conformance::Harness;
+use milepost_store::conformance::{Damage, Harness};
 use milepost_store::{Membership, MysqlStore, Store};
 
 #[allow(dead_code, reason = "each test uses its part of it")]
@@ -67,6 +67,19 @@ impl Harness for Mysql {
         let sql = "UPDATE milepost_snapshots SET body = REPLACE(body, 'COMPLETED', 'COMPLETE')";
         let database = self.database().expect("a store was opened");
         assert_eq!(database.execute(sql).await, 1, "there was a snapshot");
+    }
+
+    async fn damage(&self, damage: Damage<'_>) -> bool {
+        let sql = match damage {
+            Damage::Row { task, sequence } => format!(
+                "UPDATE milepost_events SET body = CONCAT(body, ' ') WHERE sequence = {sequence} \
+                 AND task = (SELECT id FROM task_unit_configs WHERE unit_name = '{task}')"
+            ),
+            Damage::Definition { task } => {
+                format!("UPDATE task_unit_configs SET body = CONCAT(body, ' ') WHERE unit_name = '{task}'")
+            }
+        };
+        self.database().expect("a store was opened").execute(&sql).await == 1
     }
 
     /// Each takes a second or more, because every look is a round trip.

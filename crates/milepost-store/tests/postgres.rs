@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use milepost_core::time::Millis;
-use milepost_store::conformance::Harness;
+use milepost_store::conformance::{Damage, Harness};
 use milepost_store::{Membership, PostgresStore, Store};
 
 use support::{Schema, is_there};
@@ -45,6 +45,22 @@ impl Harness for Postgres {
         let damaged = schema.run("UPDATE @.snapshots SET body = replace(body, 'COMPLETED', 'COMPLETE')").await;
         assert_eq!(damaged, 1, "there was a snapshot");
         *self.0.lock().unwrap() = Some(schema);
+    }
+
+    async fn damage(&self, damage: Damage<'_>) -> bool {
+        let schema = self.0.lock().unwrap().take().expect("a store was opened");
+        let sql = match damage {
+            Damage::Row { task, sequence } => format!(
+                "UPDATE @.events SET body = body || ' ' WHERE seq = {sequence} \
+                 AND task = (SELECT no FROM @.task_configs WHERE id = '{task}')"
+            ),
+            Damage::Definition { task } => {
+                format!("UPDATE @.task_configs SET body = body || ' ' WHERE id = '{task}'")
+            }
+        };
+        let damaged = schema.run(&sql).await;
+        *self.0.lock().unwrap() = Some(schema);
+        damaged == 1
     }
 
     /// A history is some thousand round trips and takes seconds; MILEPOST_TEST_SEEDS asks for more of them.

@@ -400,26 +400,6 @@ node_tests! {
         assert!(called.is_err(), "what it does itself, it knows");
     }
 
-    async fn what_is_damaged_is_set_aside_and_shown(schema: &Schema) {
-        let store = node(schema, "n").await;
-        submit(&*store, plan("p", 2, 2)).await;
-        let held = claim(&*store, "n", 1).await.unwrap().tasks.remove(0);
-        store.commit(succeeds(&held, 0)).await.unwrap();
-        store.leave().await.unwrap();
-        let spoil = "UPDATE @.events SET body = replace(body, 'attempt', 'attempts') WHERE seq = 2";
-        assert_eq!(schema.run(spoil).await, 1);
-        let after = node(schema, "n").await;
-        let taken = claim(&*after, "n", 10).await.unwrap().tasks;
-        assert_eq!(taken.iter().map(|task| task.key.id.as_str()).collect::<Vec<_>>(), ["p-1"]);
-        assert!(matches!(after.task(&held.key.id).await, Err(StoreError::Damaged { .. })));
-        let query = milepost_store::TaskQuery {
-            of: milepost_store::TasksOf::Plan(held.task.spec().plan.clone()), statuses: vec![], after: None, limit: 10,
-        };
-        let row = after.tasks(query).await.unwrap().items.remove(0);
-        assert!(row.blocked_by.is_some_and(|why| why.contains("checksum")) && row.status == TaskStatus::Running);
-        assert!(claim(&*after, "n", 10).await.unwrap().tasks.is_empty());
-    }
-
     async fn nodes_that_start_at_once_make_the_tables_once(schema: &Schema) {
         let opened = (0..5).map(|at| {
             let (url, name) = (schema.url.clone(), format!("n{at}"));

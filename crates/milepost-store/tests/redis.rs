@@ -5,7 +5,7 @@ mod redis_server;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use milepost_store::conformance::Harness;
+use milepost_store::conformance::{Damage, Harness};
 use milepost_store::redis::RedisStore;
 use milepost_store::{Membership, Store};
 use redis_server::Place;
@@ -38,6 +38,31 @@ impl Harness for Redis {
         let body: String = place.ask(redis::cmd("HGET").arg(&keys[0]).arg("body")).await;
         let damaged = body.replace("COMPLETED", "COMPLETE");
         let _: i64 = place.ask(redis::cmd("HSET").arg(&keys[0]).arg("body").arg(damaged)).await;
+    }
+
+    /// The creation of a task is known without a row.
+    async fn damage(&self, damage: Damage<'_>) -> bool {
+        let place = self.place();
+        let (Damage::Row { task, .. } | Damage::Definition { task }) = damage;
+        for key in place.keys("mp:task:*").await {
+            let id: String = place.ask(redis::cmd("HGET").arg(&key).arg("id")).await;
+            if id != task {
+                continue;
+            }
+            let Damage::Row { sequence, .. } = damage else {
+                let body: String = place.ask(redis::cmd("HGET").arg(&key).arg("body")).await;
+                let _: i64 = place.ask(redis::cmd("HSET").arg(&key).arg("body").arg(body + " ")).await;
+                return true;
+            };
+            let log = key.replace("mp:task:", "mp:events:");
+            let rows: Vec<String> = place.ask(redis::cmd("LRANGE").arg(&log).arg(0).arg(-1)).await;
+            let wanted = rows.iter().position(|row| row.starts_with(&format!("{sequence} ")));
+            let Some(index) = wanted else { return false };
+            let damaged = format!("{} ", rows[index]);
+            let _: String = place.ask(redis::cmd("LSET").arg(&log).arg(index).arg(damaged)).await;
+            return true;
+        }
+        false
     }
 
     /// A history takes less than a second; MILEPOST_TEST_SEEDS asks for more of them, or for fewer.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use milepost_core::failure::{ErrorType, Failure};
 use milepost_core::plan::PlanCommand;
-use milepost_core::task::{Checkpoint, Command, PlanStatus, StageEnded, StageResult, TaskStatus};
+use milepost_core::task::{Checkpoint, Command, PlanStatus, StageEnded, StageResult};
 use milepost_store::{
     Beat, ChangeQuery, Clash, EventQuery, MovedPlan, MovedTask, Position, Resubmit, Start, Store, StoreError,
     Submission, TaskQuery, TasksOf, Wake,
@@ -248,31 +248,6 @@ async fn a_large_plan_is_there_whole_or_not_at_all() {
     assert!(rows.iter().enumerate().all(|(number, row)| row.key.id == task_id(&format!("q-{number}"))));
     assert_eq!(store.definition(&plan_id("q")).await.unwrap(), Some(many("q", 1800)));
     assert_eq!(claim(&store, 5000).await.len(), 1001, "as many as may run at once, and the other plan's");
-}
-
-#[tokio::test]
-async fn a_damaged_log_is_set_aside_visibly_and_never_run_from_zero() {
-    if is_missing() {
-        return;
-    }
-    let place = Place::new();
-    let store = place.node("a").await;
-    submit(&store, plan("p", &[("t", None), ("u", None)])).await;
-    let held = claim(&store, 10).await;
-    does(&store, &held[0], success(0)).await;
-    let events = place.key(&format!("mp:events:{}", held[0].key.no));
-    let row: String = place.ask(redis::cmd("LINDEX").arg(&events).arg(1)).await;
-    let damaged = row.replace("from", "form");
-    assert_ne!(row, damaged);
-    let _: String = place.ask(redis::cmd("LSET").arg(&events).arg(1).arg(damaged)).await;
-    let store = place.node("a").await;
-    assert_eq!(claim(&store, 10).await.iter().map(|task| task.key.id.as_str()).collect::<Vec<_>>(), ["u"]);
-    let query = TaskQuery { of: TasksOf::Plan(plan_id("p")), statuses: vec![], after: None, limit: 10 };
-    let rows = store.tasks(query).await.unwrap().items;
-    assert_eq!(rows[0].status, TaskStatus::Running);
-    assert!(rows[0].blocked_by.as_ref().is_some_and(|why| why.contains("checksum")), "{:?}", rows[0]);
-    assert!(matches!(store.task(&task_id("t")).await, Err(StoreError::Damaged { .. })));
-    assert!(claim(&store, 10).await.is_empty());
 }
 
 #[tokio::test]

@@ -332,7 +332,7 @@ async fn a_task_whose_row_contradicts_itself_is_set_aside_and_the_others_run() {
     let claimed: Vec<String> = claim(&store).await.into_iter().map(|held| held.key.id.to_string()).collect();
     assert_eq!(claimed, ["p-1", "p-3"]);
     let aside = store.task(&TaskId::parse("p-2").unwrap()).await.unwrap().unwrap();
-    assert!(aside.blocked_by.is_some_and(|why| why.contains("do not fit")));
+    assert!(aside.set_aside.is_some_and(|why| why.contains("do not fit")));
 }
 
 #[tokio::test]

@@ -94,6 +94,8 @@ impl Known {
             | Event::SignalReceived { .. }
             | Event::ValueRecorded { .. }
             | Event::MessageReceived { .. }
+            | Event::EventLost { .. }
+            | Event::TaskRepaired { .. }
             | Event::DeadLettered { .. } => {}
         }
     }
@@ -145,6 +147,8 @@ fn record(view: &EventView) -> Option<Record> {
         "ROLLBACK_FAILED" => Event::RollbackFailed { reason: reason() },
         "CHECKPOINT_DISCARDED" => Event::CheckpointDiscarded { reason: reason() },
         "DEAD_LETTERED" => Event::DeadLettered { reason: reason() },
+        "EVENT_LOST" => Event::EventLost { reason: reason() },
+        "TASK_REPAIRED" => Event::TaskRepaired { by: by()?, reason: reason() },
         _ => return None,
     };
     Some(Record::new(view.timestamp, event))
@@ -198,6 +202,8 @@ mod tests {
             Event::RollbackFailed { reason: "why".into() },
             Event::CheckpointDiscarded { reason: "why".into() },
             Event::DeadLettered { reason: "why".into() },
+            Event::EventLost { reason: "why".into() },
+            Event::TaskRepaired { by: by(), reason: "why".into() },
         ]
     }
 

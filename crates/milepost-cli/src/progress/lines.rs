@@ -101,7 +101,9 @@ impl Lines {
             | Event::DeadLettered { .. }
             | Event::SignalReceived { .. }
             | Event::ValueRecorded { .. }
-            | Event::TaskContinued { .. } => return None,
+            | Event::TaskContinued { .. }
+            | Event::EventLost { .. }
+            | Event::TaskRepaired { .. } => return None,
         };
         Some(format!("{task} {text}"))
     }

@@ -182,7 +182,9 @@ impl Tracker {
             | Event::TaskRetried { .. }
             | Event::RollbackStarted { .. }
             | Event::TaskRolledBack {}
-            | Event::RollbackFailed { .. } => self.doubtful = true,
+            | Event::RollbackFailed { .. }
+            | Event::EventLost { .. }
+            | Event::TaskRepaired { .. } => self.doubtful = true,
             Event::TaskStarted { .. }
             | Event::StageStarted { .. }
             | Event::StageCompleted { .. }

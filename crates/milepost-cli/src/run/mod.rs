@@ -25,7 +25,7 @@ use crate::text::{count, shell};
 
 use supervise::supervise;
 
-pub(crate) use supervise::{Ending, Waiting};
+pub(crate) use supervise::{Ending, Waiting, Why};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

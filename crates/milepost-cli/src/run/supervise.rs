@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use milepost_core::id::PlanId;
+use milepost_core::id::{PlanId, TaskId};
 use milepost_core::task::{PlanStatus, TaskStatus};
 use milepost_engine::Engine;
 use milepost_store::{PlanRow, StoreError, TaskQuery, TasksOf};
@@ -34,11 +34,19 @@ pub(crate) enum Ending {
     Interrupted(PlanId),
 }
 
-/// A task that cannot be run, and what keeps it: the holder of its tenant as `plan:task`, or what is wrong with it.
+/// A task that cannot be run, and what keeps it.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    pub(crate) task: String,
-    pub(crate) blocked_by: String,
+    pub(crate) task: TaskId,
+    pub(crate) why: Why,
+}
+
+#[derive(Debug)]
+pub(crate) enum Why {
+    /// The holder of its tenant, as `plan:task`.
+    BlockedBy(String),
+    /// It cannot be read, or no claim could take it.
+    SetAside(String),
 }
 
 impl Ending {
@@ -170,15 +178,17 @@ async fn waits_for_nobody(engine: &Engine, row: &PlanRow) -> Result<Option<Vec<W
     let statuses = vec![TaskStatus::Pending, TaskStatus::Running, TaskStatus::RollingBack];
     let query = TaskQuery { of: TasksOf::Plan(row.id.clone()), statuses, after: None, limit: MOST_SHOWN };
     let rows = engine.store().tasks(query).await?.items;
-    let waiting =
-        rows.into_iter().map(|row| Some(Waiting { task: row.key.id.to_string(), blocked_by: row.blocked_by? }));
+    let waiting = rows.into_iter().map(|row| {
+        let why = row.set_aside.map(Why::SetAside).or(row.blocked_by.map(Why::BlockedBy))?;
+        Some(Waiting { task: row.key.id, why })
+    });
     let waiting: Option<Vec<Waiting>> = waiting.collect();
     let Some(waiting) = waiting.filter(|waiting| !waiting.is_empty()) else { return Ok(None) };
     // Where others run plans as well, whoever has a tenant may be at work elsewhere, and gives it back.
     if engine.store().is_shared() {
         let locks = engine.store().locks().await?;
         let owners: HashSet<String> = locks.iter().map(|lock| format!("{}:{}", lock.plan, lock.task)).collect();
-        if waiting.iter().any(|waiting| owners.contains(&waiting.blocked_by)) {
+        if waiting.iter().any(|waiting| matches!(&waiting.why, Why::BlockedBy(owner) if owners.contains(owner))) {
             return Ok(None);
         }
     }

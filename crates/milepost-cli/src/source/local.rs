@@ -10,10 +10,8 @@ use milepost_core::api::{
 };
 use milepost_core::id::{PlanId, TaskId, Tenant};
 use milepost_core::task::{By, Checkpoint, EventView, TaskView};
-use milepost_engine::{Clock, Target, owner};
-use milepost_store::{
-    Book, EntryQuery, EventQuery, LogChunk, LogQuery, PlanQuery, Store, StoreError, StoredTask, TaskQuery, TasksOf,
-};
+use milepost_engine::{Clock, Target, owner, task_of_tenant};
+use milepost_store::{Book, EntryQuery, EventQuery, LogChunk, LogQuery, PlanQuery, Store, StoreError, StoredTask};
 
 use tokio::sync::OnceCell;
 
@@ -87,11 +85,10 @@ impl Source for Local {
         Ok(store.task(&id).await?.as_ref().map(TaskView::from))
     }
 
-    async fn newest_of(&self, tenant: &str) -> Result<Option<TaskView>, Failure> {
+    async fn task_of(&self, tenant: &str) -> Result<Option<TaskView>, Failure> {
         let store = self.store().await?;
         let Ok(tenant) = Tenant::parse(tenant) else { return Ok(None) };
-        let query = TaskQuery { of: TasksOf::Tenant(tenant), statuses: Vec::new(), after: None, limit: 1 };
-        match store.tasks(query).await?.items.into_iter().next() {
+        match task_of_tenant(&**store, &tenant).await? {
             Some(row) => self.task(row.key.id.as_str()).await,
             None => Ok(None),
         }
@@ -137,7 +134,7 @@ impl Source for Local {
 
     async fn operate(&self, order: Order) -> Result<Operated, Failure> {
         self.url.must_exist()?;
-        let (Name::Id(target) | Name::Tenant(target)) = order.target.clone();
+        let (Name::Id(target) | Name::Task(target) | Name::Tenant(target)) = order.target.clone();
         let verb = VerbName::from(order.verb);
         let (answer, goes_on) = ask(&self.url, &Request::new(order.target, order.verb, order.by)).await?;
         operated(target, verb.as_str(), answer, goes_on)
@@ -190,8 +187,8 @@ impl Source for Local {
 fn operated(target: String, verb: &str, answer: Answer, goes_on: bool) -> Result<Operated, Failure> {
     match answer {
         Answer::Done(done) => {
-            let Done { tasks, plan, task } = done;
-            Ok(Operated { answer: VerbAnswer { target, verb: verb.to_owned(), tasks, plan, task }, goes_on })
+            let Done { tasks, plan, task, left } = done;
+            Ok(Operated { answer: VerbAnswer { target, verb: verb.to_owned(), tasks, plan, task, left }, goes_on })
         }
         Answer::Refused { message } => Err(Failure::new(Exit::Refused, message)),
         Answer::NotFound { message } => Err(Failure::new(Exit::NotFound, message)),

@@ -8,7 +8,7 @@ use futures::stream::BoxStream;
 use milepost::{Client, ClientError, EventFilter, LogFilter, Paging, WatchEvent};
 use milepost_core::api::{
     CheckpointView, DeadLetterView, Explanation, List, LogView, PlanReport, PlanView, PublishAnswer, PublishRequest,
-    RedriveAnswer, VerbAnswer, VerbRequest,
+    RedriveAnswer, ResetAnswer, VerbAnswer, VerbRequest,
 };
 use milepost_core::id::{PlanId, TaskId, Tenant};
 use milepost_core::task::{By, EventView, TaskView};
@@ -36,7 +36,7 @@ impl Remote {
     async fn on_plan(&self, plan: &PlanId, verb: Verb, request: &VerbRequest) -> Result<VerbAnswer, Failure> {
         Ok(match asked(verb) {
             Some(verb) => self.client.operate_plan(plan, verb, request).await?,
-            None => reset(self.client.reset_failed_plan(plan, request).await?.reset),
+            None => reset(self.client.reset_failed_plan(plan, request).await?),
         })
     }
 
@@ -47,7 +47,7 @@ impl Remote {
         }
         Ok(match asked(verb) {
             Some(verb) => self.client.operate_task(task, verb, request).await?,
-            None => reset(self.client.reset_failed_task(task, request).await?.reset),
+            None => reset(self.client.reset_failed_task(task, request).await?),
         })
     }
 
@@ -55,10 +55,10 @@ impl Remote {
         let missing = || Failure::new(Exit::NotFound, format!("there is no task of tenant `{text}`"));
         let tenant = Tenant::parse(text).map_err(|_| missing())?;
         match asked(verb) {
-            Some(verb) if verb != milepost::Verb::Start => {
+            Some(verb) if !matches!(verb, milepost::Verb::Start | milepost::Verb::Repair) => {
                 found(self.client.operate_tenant(&tenant, verb, request).await)?.ok_or_else(missing)
             }
-            // These two are not among a tenant's own.
+            // These are not among a tenant's own.
             Some(_) | None => {
                 let task = found(self.client.tenant_task(&tenant).await)?.ok_or_else(missing)?;
                 self.on_task(&task.task_id, verb, request).await
@@ -97,7 +97,7 @@ impl Source for Remote {
         Ok(found(self.client.task(&id).await)?)
     }
 
-    async fn newest_of(&self, tenant: &str) -> Result<Option<TaskView>, Failure> {
+    async fn task_of(&self, tenant: &str) -> Result<Option<TaskView>, Failure> {
         let Ok(tenant) = Tenant::parse(tenant) else { return Ok(None) };
         Ok(found(self.client.tenant_task(&tenant).await)?)
     }
@@ -138,12 +138,22 @@ impl Source for Remote {
     async fn operate(&self, order: Order) -> Result<Operated, Failure> {
         let from_checkpoint = match order.verb {
             Verb::Retry { from_checkpoint } => Some(from_checkpoint),
-            Verb::Start | Verb::Pause | Verb::Resume | Verb::Cancel | Verb::Rollback | Verb::ResetFailed => None,
+            Verb::Start
+            | Verb::Pause
+            | Verb::Resume
+            | Verb::Cancel
+            | Verb::Rollback
+            | Verb::ResetFailed
+            | Verb::Repair => None,
         };
         let request = VerbRequest { reason: order.by.why, from_checkpoint, ..VerbRequest::default() };
-        let (Name::Id(target) | Name::Tenant(target)) = order.target.clone();
+        let (Name::Id(target) | Name::Task(target) | Name::Tenant(target)) = order.target.clone();
         let answer = match order.target {
             Name::Tenant(tenant) => self.on_tenant(&tenant, order.verb, &request).await?,
+            Name::Task(id) => match TaskId::parse(&id) {
+                Ok(task) => self.on_task(&task, order.verb, &request).await?,
+                Err(_) => return Err(Failure::new(Exit::NotFound, format!("there is no task `{id}`"))),
+            },
             Name::Id(id) => match self.find(&id).await? {
                 Some(Found::Plan(plan)) => self.on_plan(&plan, order.verb, &request).await?,
                 Some(Found::Task(task)) => self.on_task(&task.task_id, order.verb, &request).await?,
@@ -207,12 +217,14 @@ fn asked(verb: Verb) -> Option<milepost::Verb> {
         Verb::Cancel => Some(milepost::Verb::Cancel),
         Verb::Retry { .. } => Some(milepost::Verb::Retry),
         Verb::Rollback => Some(milepost::Verb::Rollback),
+        Verb::Repair => Some(milepost::Verb::Repair),
         Verb::ResetFailed => None,
     }
 }
 
-fn reset(tasks: u64) -> VerbAnswer {
-    VerbAnswer { target: String::new(), verb: String::new(), tasks, plan: None, task: None }
+fn reset(answer: ResetAnswer) -> VerbAnswer {
+    let ResetAnswer { reset: tasks, left } = answer;
+    VerbAnswer { target: String::new(), verb: String::new(), tasks, plan: None, task: None, left }
 }
 
 fn found<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {

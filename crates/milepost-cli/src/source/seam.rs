@@ -28,8 +28,8 @@ pub(crate) trait Source: Send + Sync {
 
     async fn task(&self, id: &str) -> Result<Option<TaskView>, Failure>;
 
-    /// The tenant's newest task.
-    async fn newest_of(&self, tenant: &str) -> Result<Option<TaskView>, Failure>;
+    /// The task of the tenant that matters most.
+    async fn task_of(&self, tenant: &str) -> Result<Option<TaskView>, Failure>;
 
     async fn events(&self, asked: EventsAsked) -> Result<List<EventView>, Failure>;
 

@@ -13,7 +13,7 @@ pub(crate) struct Args {
     /// A plan's or a task's id, a plan's wins; left out: all plans, newest first
     #[arg(value_name = "PLAN|TASK", conflicts_with = "tenant")]
     target: Option<String>,
-    /// The newest task of this tenant
+    /// The task of this tenant that matters most: the one at work, then one that waits for a person
     #[arg(long, value_name = "T")]
     tenant: Option<String>,
     /// How many plans to list
@@ -34,7 +34,7 @@ pub(crate) async fn status(context: &Context, args: Args) -> Outcome {
             None => return Err(missing(context, "plan or task", &id)),
         },
         (_, Some(tenant)) => {
-            let task = source.newest_of(&tenant).await?;
+            let task = source.task_of(&tenant).await?;
             task::show(context, &task.ok_or_else(|| missing(context, "task of tenant", &tenant))?);
         }
     }

@@ -70,6 +70,7 @@ fn waiting_lines(context: &Context, tasks: &[TaskView], total: u64, plan: &PlanV
     let mut table = Table::new(&["WAITING", "TENANT", "DONE", "WHY"]);
     for task in tasks {
         let why = match (task.status, &task.blocked_by) {
+            _ if task.damaged.is_some() => damage(context, task).unwrap_or_default(),
             (TaskStatus::Paused, _) => {
                 // In the middle of a stage, which begins anew then.
                 let at = task.progress.as_ref().map(|said| format!(" at {}", how_far(said))).unwrap_or_default();
@@ -117,9 +118,19 @@ pub(super) fn attempt(task: &TaskView) -> String {
     }
 }
 
+/// What is wrong with a task that cannot be read or run, and what ends it.
+pub(super) fn damage(context: &Context, task: &TaskView) -> Option<String> {
+    let reason = task.damaged.as_ref()?;
+    let next = context.command(&format!("store repair --task {}", task.task_id));
+    Some(format!("damaged: {}; `{next}` ends it", short(reason, 120)))
+}
+
 /// Why a task that counts as running does not get on, or how.
 pub(super) fn note(context: &Context, task: &TaskView, now: Timestamp) -> String {
     let mut parts = Vec::new();
+    if let Some(damage) = damage(context, task) {
+        return damage;
+    }
     parts.extend(task.progress.as_ref().map(how_far));
     if task.status == TaskStatus::RollingBack {
         parts.push("rolling back".to_owned());

@@ -3,6 +3,7 @@
 mod books;
 mod migrate;
 mod moving;
+mod repair;
 
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -17,10 +18,13 @@ pub(crate) struct Args {
 enum Verb {
     /// Copy everything from one store to another while both are stopped, and check that it arrived
     Migrate(migrate::Args),
+    /// End a task that cannot be read as FAILED, with what could be read of its log kept
+    Repair(repair::Args),
 }
 
 pub(crate) async fn store(context: &Context, args: Args) -> Outcome {
     match args.verb {
         Verb::Migrate(args) => migrate::migrate(context, args).await,
+        Verb::Repair(args) => repair::repair(context, args).await,
     }
 }

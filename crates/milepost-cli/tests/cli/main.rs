@@ -3,6 +3,7 @@
 mod answers;
 mod canned;
 mod crowds;
+mod damage;
 mod exit_codes;
 mod failures;
 mod files;
@@ -16,6 +17,7 @@ mod remote;
 mod replaying;
 mod running;
 mod runs;
+mod saying;
 mod served;
 mod server;
 mod serving;

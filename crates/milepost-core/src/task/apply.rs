@@ -8,7 +8,7 @@ use crate::time::Timestamp;
 
 use super::event::{Event, Record};
 use super::flow::Step;
-use super::state::{FAILURE_HISTORY, FailureInfo, StageState, Task, TaskFailure, Undo};
+use super::state::{Damage, FAILURE_HISTORY, FailureInfo, StageState, Task, TaskFailure, Undo};
 use super::status::{StageStatus, TaskStatus};
 
 /// A log that no sequence of decisions can have written.
@@ -94,6 +94,10 @@ pub fn next_status(status: TaskStatus, interrupted: bool, event: &Event) -> Opti
             Completed | Failed | Cancelled | RollingBack | RolledBack | RollbackFailed => None,
         },
         Event::ValueRecorded { .. } | Event::TaskContinued { .. } => (status == Running).then_some(Running),
+        // Nobody knows what the lost event was, nor what the task was after it.
+        Event::EventLost { .. } => Some(status),
+        // Its failure follows in the same commit.
+        Event::TaskRepaired { .. } => Some(Pending),
     }
 }
 
@@ -108,6 +112,12 @@ impl Task {
     /// leaves the task as it was before the event.
     pub fn apply_in_place(&mut self, record: &Record) -> Result<(), CorruptLog> {
         let (at, event) = (record.at(), record.event());
+        // What follows something unreadable may follow from it: it is counted, and means nothing until a repair.
+        if self.damage().is_some() && !matches!(event, Event::TaskRepaired { .. }) {
+            self.version += 1;
+            self.updated_at = at;
+            return Ok(());
+        }
         let Some(next) = next_status(self.status, self.interrupted, event) else {
             return Err(CorruptLog { sequence: self.version + 1, event: event.kind(), status: self.status });
         };
@@ -121,6 +131,19 @@ impl Task {
             self.ended_at = None;
         }
         Ok(())
+    }
+
+    /// Something of its log cannot be read; only the first of it matters.
+    pub fn mark_damaged(&mut self, reason: &str) {
+        if self.damage().is_none() {
+            self.damage = Some(Damage { reason: reason.to_owned(), repaired: false });
+        }
+    }
+
+    /// Brings a damaged task to where its row says that it is: its log cannot tell.
+    pub fn place_damaged(&mut self, version: u64, status: TaskStatus) {
+        debug_assert!(self.damage().is_some(), "a log that can be read says where its task is");
+        (self.version, self.status) = (version, status);
     }
 
     fn effect(&mut self, at: Timestamp, event: &Event) {
@@ -163,10 +186,11 @@ impl Task {
                 });
                 self.mark_done(stage, at);
             }
-            Event::StageSkipped { stage, .. } => {
+            Event::StageSkipped { stage, reason } => {
                 self.with_stage(stage, |state| {
                     end_attempt(state, at, StageStatus::Skipped);
                     state.cause = None;
+                    state.skipped = Some(reason.clone());
                 });
                 self.mark_done(stage, at);
             }
@@ -252,6 +276,7 @@ impl Task {
                 self.reopen(!from_checkpoint || planted("a retry forgets the checkpoint"));
                 self.settle();
                 self.failure = None;
+                self.damage = None;
                 self.run_started_at = None;
             }
             Event::RollbackStarted { .. } => {
@@ -272,6 +297,13 @@ impl Task {
             }
             Event::RollbackFailed { .. } => self.undo = None,
             Event::CheckpointDiscarded { .. } => self.reopen(true),
+            Event::EventLost { reason } => self.mark_damaged(reason),
+            Event::TaskRepaired { reason, .. } => {
+                self.damage = Some(Damage { reason: reason.clone(), repaired: true });
+                self.undo = None;
+                // Any of its events may have begun a run, so the next is behind all that there can have been.
+                self.run = self.run.max(u32::try_from(self.version).unwrap_or(u32::MAX));
+            }
             Event::SignalReceived { name, payload, .. } => {
                 if let Some(flow) = &mut self.flow {
                     flow.inbox.entry(name.clone()).or_default().push_back(payload.clone());

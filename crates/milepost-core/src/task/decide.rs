@@ -49,6 +49,8 @@ pub enum Command {
         from_checkpoint: bool,
     },
     Rollback(By),
+    /// Gives a damaged task up.
+    Repair(By),
     /// The message that the task waits for is here.
     Receive(Arc<Arrival>),
     /// A person has it tried again from its checkpoint, as if by a new message.
@@ -134,6 +136,12 @@ pub enum Rejection {
     InvalidCheckpoint { task: String, reason: String },
     #[error("task {task} runs a plan's stages: only a workflow can be sent a signal")]
     NotAWorkflow { task: String },
+    /// Nothing can be decided on it.
+    #[error("task {task} is damaged: {reason}; `milepost store repair --task {task}` ends it as FAILED")]
+    Damaged { task: String, reason: String },
+    /// What it had done when it was given up is not known.
+    #[error("cannot {verb} task {task}: part of its log was lost ({reason}){hint}")]
+    PartlyLost { verb: &'static str, task: String, reason: String, hint: String },
 }
 
 /// A command that changes nothing, and the task as it was.
@@ -181,6 +189,11 @@ impl Draft {
     }
 
     fn perform(&mut self, command: Command) -> Result<(), Rejection> {
+        if let Some(reason) = self.task.damage()
+            && !matches!(command, Command::Repair(_))
+        {
+            return Err(Rejection::Damaged { task: self.task.spec.id.to_string(), reason: reason.to_owned() });
+        }
         match command {
             Command::Claim(claim) => self.claim(claim)?,
             Command::StageEnded(ended) if self.task.status == TaskStatus::RollingBack => self.undo_ended(ended)?,
@@ -193,6 +206,7 @@ impl Draft {
             Command::Cancel(by) => self.cancel(by)?,
             Command::Retry { by, from_checkpoint } => self.retry(by, from_checkpoint)?,
             Command::Rollback(by) => self.rollback(by)?,
+            Command::Repair(by) => self.repair(by)?,
             Command::Receive(message) => self.receive(message)?,
             Command::Redrive { by, message } => {
                 self.retry(by, true)?;
@@ -648,6 +662,7 @@ impl Draft {
     }
 
     fn retry(&mut self, by: By, from_checkpoint: bool) -> Result<(), Rejection> {
+        self.refuse_if_partly_lost("retry", !from_checkpoint)?;
         match self.task.status {
             TaskStatus::Failed => {
                 let from_checkpoint = from_checkpoint && self.keep_valid_checkpoint()?;
@@ -673,6 +688,44 @@ impl Draft {
         Ok(())
     }
 
+    /// A task that cannot be read ends as FAILED, unless it has ended for good: then nothing waits for it.
+    fn repair(&mut self, by: By) -> Result<(), Rejection> {
+        let Some(reason) = self.task.damage().map(str::to_owned) else {
+            return Err(self.refuse("repair", ", and nothing of it is damaged".to_owned()));
+        };
+        match self.task.status {
+            TaskStatus::Completed | TaskStatus::Cancelled | TaskStatus::RolledBack => {
+                Err(self.refuse("repair", ", and nothing waits for it".to_owned()))
+            }
+            TaskStatus::Pending
+            | TaskStatus::Running
+            | TaskStatus::Paused
+            | TaskStatus::RollingBack
+            | TaskStatus::Failed
+            | TaskStatus::RollbackFailed => {
+                let cause = Cause {
+                    error_type: ErrorType::Persistence,
+                    reason: format!("it was damaged, and a person gave it up: {reason}"),
+                };
+                self.push(Event::TaskRepaired { by, reason });
+                self.fail(None, None, cause);
+                Ok(())
+            }
+        }
+    }
+
+    /// Its checkpoint is what could be read of it, and may be anything.
+    fn refuse_if_partly_lost(&self, verb: &'static str, from_start: bool) -> Result<(), Rejection> {
+        let Some(damage) = self.task.damage.as_ref() else { return Ok(()) };
+        let id = &self.task.spec.id;
+        let hint = match &self.task.spec.damage {
+            Some(_) => "; its definition cannot be read, so submit the work as a new task".to_owned(),
+            None if from_start => return Ok(()),
+            None => format!("; `milepost retry {id} --from-start` runs it from its start"),
+        };
+        Err(Rejection::PartlyLost { verb, task: id.to_string(), reason: damage.reason.clone(), hint })
+    }
+
     /// False when it was just discarded. A task that has none yet loses nothing by going on: what its attempts left is
     /// still to be undone, or to be recognized by whoever was sent their idempotency keys.
     fn keep_valid_checkpoint(&mut self) -> Result<bool, Rejection> {
@@ -692,6 +745,7 @@ impl Draft {
     }
 
     fn rollback(&mut self, by: By) -> Result<(), Rejection> {
+        self.refuse_if_partly_lost("roll back", false)?;
         match self.task.status {
             TaskStatus::RollingBack if self.task.interrupted => {
                 self.push(Event::RollbackStarted { by: Some(by) });

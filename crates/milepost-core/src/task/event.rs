@@ -167,6 +167,16 @@ pub enum Event {
     TaskContinued {
         input: Arc<Value>,
     },
+    /// Stands in for an event whose row of the log cannot be read.
+    EventLost {
+        reason: String,
+    },
+    /// A person gave up a damaged task; its failure follows.
+    TaskRepaired {
+        by: By,
+        /// What could not be read.
+        reason: String,
+    },
 }
 
 fn is_false(flag: &bool) -> bool {
@@ -264,6 +274,8 @@ impl Event {
             Event::SignalReceived { .. } => "SIGNAL_RECEIVED",
             Event::ValueRecorded { .. } => "VALUE_RECORDED",
             Event::TaskContinued { .. } => "TASK_CONTINUED",
+            Event::EventLost { .. } => "EVENT_LOST",
+            Event::TaskRepaired { .. } => "TASK_REPAIRED",
         }
     }
 
@@ -325,7 +337,12 @@ impl Event {
             Event::StageSkipped { reason, .. }
             | Event::RollbackFailed { reason }
             | Event::CheckpointDiscarded { reason }
-            | Event::DeadLettered { reason } => put("reason", json!(reason)),
+            | Event::DeadLettered { reason }
+            | Event::EventLost { reason } => put("reason", json!(reason)),
+            Event::TaskRepaired { by, reason } => {
+                put("reason", json!(reason));
+                put("by", json!(by));
+            }
             Event::TaskInterrupted { node, reason, taken_by, automatic } => {
                 put("node", json!(node));
                 put("reason", json!(reason));

@@ -12,7 +12,7 @@ use crate::time::Timestamp;
 
 use super::event::By;
 use super::flow::FlowImage;
-use super::state::{FailureInfo, StageState, Task, TaskFailure, TaskSpec, Undo};
+use super::state::{Damage, FailureInfo, StageState, Task, TaskFailure, TaskSpec, Undo};
 use super::status::TaskStatus;
 
 /// Of the text's form. An image of any other is not read: it is made anew from the log.
@@ -50,6 +50,8 @@ struct Image<'a> {
     undo: Option<Cow<'a, Undo>>,
     failure: Option<Cow<'a, TaskFailure>>,
     failures: Cow<'a, [FailureInfo]>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    damage: Option<Cow<'a, Damage>>,
     takeovers: u32,
     run: u32,
     run_started_at: Option<Timestamp>,
@@ -83,6 +85,7 @@ impl Task {
             undo,
             failure,
             failures,
+            damage,
             takeovers,
             run,
             run_started_at,
@@ -106,6 +109,7 @@ impl Task {
             undo: undo.as_ref().map(Cow::Borrowed),
             failure: failure.as_ref().map(Cow::Borrowed),
             failures: Cow::Borrowed(failures),
+            damage: damage.as_ref().map(Cow::Borrowed),
             takeovers: *takeovers,
             run: *run,
             run_started_at: *run_started_at,
@@ -142,6 +146,7 @@ impl Task {
             undo: image.undo.map(Cow::into_owned),
             failure: image.failure.map(Cow::into_owned),
             failures: image.failures.into_owned(),
+            damage: image.damage.map(Cow::into_owned),
             takeovers: image.takeovers,
             run: image.run,
             run_started_at: image.run_started_at,

@@ -22,6 +22,6 @@ pub use flow::{Answer, Flow, Step, StepKind, outputs_of, value_of};
 pub use image::InvalidImage;
 pub use progress::{ends_progress, percent, percent_with, share};
 pub use replay::{Decided, Difference, replay};
-pub use state::{FailureInfo, StageState, Task, TaskFailure, TaskSpec, Undo};
+pub use state::{Damage, FailureInfo, StageState, Task, TaskFailure, TaskSpec, Undo};
 pub use status::{PlanStatus, StageStatus, TaskStatus};
 pub use view::{FailureView, RetryView, StageProgress, StageView, TaskContext, TaskView};

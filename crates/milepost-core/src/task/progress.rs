@@ -67,6 +67,8 @@ fn ends_attempt(event: &Event) -> bool {
         | Event::TaskRolledBack {}
         | Event::RollbackFailed { .. }
         | Event::DeadLettered { .. }
+        | Event::EventLost { .. }
+        | Event::TaskRepaired { .. }
         | Event::MessageReceived { .. }
         | Event::SignalReceived { .. }
         | Event::ValueRecorded { .. } => false,

@@ -162,6 +162,7 @@ fn commands(task: &Task, rest: &[Record]) -> Vec<Command> {
         Event::TaskFailed { .. } => vec![Command::TimeOut],
         Event::RollbackFailed { reason } if reason == STORE_LOST => vec![Command::StoreLost],
         Event::MessageReceived { message } => vec![Command::Receive(message.clone())],
+        Event::TaskRepaired { by, .. } => vec![Command::Repair(by.clone())],
         Event::StageStarted { .. }
         | Event::TaskCompleted { .. }
         | Event::TaskRolledBack {}
@@ -172,7 +173,8 @@ fn commands(task: &Task, rest: &[Record]) -> Vec<Command> {
         | Event::DeadLettered { .. }
         | Event::SignalReceived { .. }
         | Event::ValueRecorded { .. }
-        | Event::TaskContinued { .. } => Vec::new(),
+        | Event::TaskContinued { .. }
+        | Event::EventLost { .. } => Vec::new(),
     };
     // The clock moved, or the node that has it took it on again: neither leaves an event of its own.
     commands.push(Command::Wake);

@@ -42,6 +42,8 @@ pub struct TaskSpec {
     /// The message that made it.
     pub message: Option<Arc<Arrival>>,
     pub created_at: Timestamp,
+    /// Why its stored definition cannot be read; what is said here beside its names is then not what was asked for.
+    pub damage: Option<String>,
 }
 
 impl TaskSpec {
@@ -61,6 +63,7 @@ impl TaskSpec {
             file: task.file,
             message: task.message,
             created_at,
+            damage: None,
         }
     }
 
@@ -95,6 +98,8 @@ pub struct Task {
     pub(super) undo: Option<Undo>,
     pub(super) failure: Option<TaskFailure>,
     pub(super) failures: Vec<FailureInfo>,
+    /// What of its log or definition cannot be read.
+    pub(super) damage: Option<Damage>,
     /// Take-overs in a row since a stage last ended.
     pub(super) takeovers: u32,
     /// Which run of it this is, from 1: each makes everything be done, also what an earlier one had completed.
@@ -128,6 +133,9 @@ pub struct StageState {
     pub outputs: Option<Outputs>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
+    /// Why it was skipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
 }
 
 impl StageState {
@@ -141,6 +149,7 @@ impl StageState {
             duration: Millis::ZERO,
             outputs: None,
             cause: None,
+            skipped: None,
         }
     }
 
@@ -198,6 +207,14 @@ pub struct TaskFailure {
     pub at: Timestamp,
 }
 
+/// Part of a task's log or definition is lost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Damage {
+    pub reason: String,
+    /// A person has ended it as FAILED: it may run again, from its start.
+    pub repaired: bool,
+}
+
 /// One failed attempt, as the checkpoint's `failureHistory` shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -230,6 +247,7 @@ impl Task {
             undo: None,
             failure: None,
             failures: Vec::new(),
+            damage: spec.damage.clone().map(|reason| Damage { reason, repaired: false }),
             takeovers: 0,
             run: 1,
             run_started_at: None,
@@ -353,6 +371,16 @@ impl Task {
 
     pub fn failure(&self) -> Option<&TaskFailure> {
         self.failure.as_ref()
+    }
+
+    /// What of it cannot be read. Nothing is done with such a task until it is repaired.
+    pub fn damage(&self) -> Option<&str> {
+        self.damage.as_ref().filter(|damage| !damage.repaired).map(|damage| damage.reason.as_str())
+    }
+
+    /// Part of its log is lost: what it did before it was given up is not known.
+    pub fn was_repaired(&self) -> bool {
+        self.damage.as_ref().is_some_and(|damage| damage.repaired)
     }
 
     pub fn takeovers(&self) -> u32 {

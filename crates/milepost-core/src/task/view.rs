@@ -32,7 +32,11 @@ pub struct TaskView {
     pub current_stage: Option<StageName>,
     pub attempt: Option<u32>,
     pub retry_context: BTreeMap<StageName, RetryView>,
+    /// The holder of its tenant's lock, as `planId:taskId`.
     pub blocked_by: Option<String>,
+    /// Why nothing is done with it: what is stored of it cannot be read, or no claim could take it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damaged: Option<String>,
     pub durable: bool,
     pub version: u64,
     pub priority: i32,
@@ -114,14 +118,17 @@ pub struct StageView {
     pub max_attempts: u32,
     pub due_at: Option<Timestamp>,
     pub duration_ms: u64,
+    /// Why it failed, or was skipped.
     pub reason: Option<String>,
 }
 
 /// What a store knows beside the log.
 #[derive(Debug, Clone, Default)]
 pub struct TaskContext {
-    /// The holder of its tenant's lock, as `planId:taskId`, or why it cannot be run at all.
+    /// The holder of its tenant's lock, as `planId:taskId`.
     pub blocked_by: Option<String>,
+    /// Why no claim takes it.
+    pub set_aside: Option<String>,
     /// No live node has it.
     pub orphaned: bool,
     /// How far the running stage said it is.
@@ -154,6 +161,7 @@ impl TaskView {
                 })
                 .collect(),
             blocked_by: context.blocked_by,
+            damaged: task.damage().map(str::to_owned).or(context.set_aside),
             durable: true,
             version: task.version,
             priority: task.spec.priority,
@@ -185,7 +193,7 @@ impl TaskView {
                     max_attempts: definition.retry.max_attempts,
                     due_at: task.due(index),
                     duration_ms: state.duration.get(),
-                    reason: state.cause.as_ref().map(|cause| cause.reason.clone()),
+                    reason: state.cause.as_ref().map(|cause| cause.reason.clone()).or_else(|| state.skipped.clone()),
                 })
                 .collect(),
             workflow: task.spec.workflow.clone(),

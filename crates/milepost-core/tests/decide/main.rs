@@ -1,5 +1,6 @@
 //! What follows from what: every command in every situation that matters, as events.
 
+mod damaged;
 mod failing;
 mod messages;
 mod pausing;

@@ -167,6 +167,8 @@ pub(crate) fn line(event: &Event) -> String {
         | Event::RollbackFailed { .. }
         | Event::CheckpointDiscarded { .. }
         | Event::DeadLettered { .. }
+        | Event::EventLost { .. }
+        | Event::TaskRepaired { .. }
         | Event::TaskContinued { .. } => kind.to_owned(),
         Event::MessageReceived { message } => format!("{kind} {}", message.id),
         Event::SignalReceived { name, .. } => format!("{kind} {name}"),

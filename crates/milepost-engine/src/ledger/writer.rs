@@ -108,7 +108,7 @@ impl Writer {
         self.unsure = false;
         let task = &entry.task;
         self.written = task.version();
-        self.inner.meters.happened(&entry.events, task);
+        self.inner.happened(&entry.events, task);
         self.inner.feed.publish(|| FeedItem::Task {
             plan: task.spec().plan.clone(),
             task: self.key.id.clone(),

@@ -28,6 +28,7 @@ enum AskedOf {
     Cancel { by: By },
     Retry { by: By, from_checkpoint: bool },
     Rollback { by: By },
+    Repair { by: By },
     Signal { name: StageName, payload: Value, by: By },
     ChildEnded { child: TaskId, result: Result<Value, Cause> },
 }
@@ -41,6 +42,7 @@ impl Question {
             Command::Cancel(by) => AskedOf::Cancel { by },
             Command::Retry { by, from_checkpoint } => AskedOf::Retry { by, from_checkpoint },
             Command::Rollback(by) => AskedOf::Rollback { by },
+            Command::Repair(by) => AskedOf::Repair { by },
             Command::Signal { name, payload, by } => AskedOf::Signal { name, payload, by },
             Command::ChildEnded { child, result } => AskedOf::ChildEnded { child, result },
             Command::Receive(_)
@@ -71,6 +73,7 @@ impl Question {
             AskedOf::Cancel { by } => Command::Cancel(by),
             AskedOf::Retry { by, from_checkpoint } => Command::Retry { by, from_checkpoint },
             AskedOf::Rollback { by } => Command::Rollback(by),
+            AskedOf::Repair { by } => Command::Repair(by),
             AskedOf::Signal { name, payload, by } => Command::Signal { name, payload, by },
             AskedOf::ChildEnded { child, result } => Command::ChildEnded { child, result },
         };
@@ -108,6 +111,16 @@ pub(super) enum Reply {
     NotAWorkflow {
         task: String,
     },
+    Damaged {
+        task: String,
+        reason: String,
+    },
+    PartlyLost {
+        verb: String,
+        task: String,
+        reason: String,
+        hint: String,
+    },
     Version {
         what: String,
         expected: u64,
@@ -134,6 +147,10 @@ impl From<Result<TaskStatus, VerbError>> for Reply {
                 Reply::InvalidCheckpoint { task, reason }
             }
             Err(VerbError::Rejected(Rejection::NotAWorkflow { task })) => Reply::NotAWorkflow { task },
+            Err(VerbError::Rejected(Rejection::Damaged { task, reason })) => Reply::Damaged { task, reason },
+            Err(VerbError::Rejected(Rejection::PartlyLost { verb, task, reason, hint })) => {
+                Reply::PartlyLost { verb: verb.to_owned(), task, reason, hint }
+            }
             Err(VerbError::Version { what, expected, found }) => Reply::Version { what, expected, found },
             Err(VerbError::Moved | VerbError::NotFound { .. }) => Reply::Moved,
             Err(VerbError::Refused(words)) => Reply::Refused(words),
@@ -154,6 +171,10 @@ impl From<Reply> for Result<TaskStatus, VerbError> {
             Reply::NothingToRollBack { task } => Rejection::NothingToRollBack { task }.into(),
             Reply::InvalidCheckpoint { task, reason } => Rejection::InvalidCheckpoint { task, reason }.into(),
             Reply::NotAWorkflow { task } => Rejection::NotAWorkflow { task }.into(),
+            Reply::Damaged { task, reason } => Rejection::Damaged { task, reason }.into(),
+            Reply::PartlyLost { verb, task, reason, hint } => {
+                Rejection::PartlyLost { verb: known(&verb), task, reason, hint }.into()
+            }
             Reply::Version { what, expected, found } => VerbError::Version { what, expected, found },
             Reply::Moved => VerbError::Moved,
             Reply::Refused(words) => VerbError::Refused(words),
@@ -168,7 +189,8 @@ impl From<Reply> for Result<TaskStatus, VerbError> {
 
 /// The verbs that a task can refuse.
 fn known(verb: &str) -> &'static str {
-    let verbs = ["pause", "resume", "cancel", "retry", "roll back", "signal", "run", "tell the end of a child to"];
+    let verbs =
+        ["pause", "resume", "cancel", "retry", "roll back", "repair", "signal", "run", "tell the end of a child to"];
     verbs.into_iter().find(|known| *known == verb).unwrap_or("change")
 }
 
@@ -191,6 +213,7 @@ mod tests {
             Command::Cancel(by()),
             Command::Retry { by: by(), from_checkpoint: false },
             Command::Rollback(by()),
+            Command::Repair(by()),
             Command::Signal { name, payload: serde_json::json!({"n": 1}), by: by() },
             Command::ChildEnded { child: child.clone(), result: Ok(serde_json::json!([1])) },
             Command::ChildEnded { child, result: Err(cause) },
@@ -213,6 +236,8 @@ mod tests {
             Rejection::NothingToRollBack { task: task() },
             Rejection::InvalidCheckpoint { task: task(), reason: "r".into() },
             Rejection::NotAWorkflow { task: task() },
+            Rejection::Damaged { task: task(), reason: "r".into() },
+            Rejection::PartlyLost { verb: "retry", task: task(), reason: "r".into(), hint: "!".into() },
         ];
         for rejection in rejections {
             let text = serde_json::to_string(&Reply::from(Err(rejection.clone().into()))).unwrap();

@@ -1,6 +1,6 @@
 //! What can be asked of an owner, what it answers, and doing it.
 
-use milepost_core::api::{PlanState, TaskState};
+use milepost_core::api::{LeftTask, PlanState, TaskState};
 use milepost_core::id::{PlanId, TaskId, Tenant};
 use milepost_core::task::By;
 use milepost_store::{Store, StoreError};
@@ -35,6 +35,8 @@ pub struct Request {
 #[serde(rename_all = "kebab-case")]
 pub enum Name {
     Id(String),
+    /// A task's id, also where a plan has the same.
+    Task(String),
     Tenant(String),
 }
 
@@ -48,6 +50,7 @@ pub enum VerbName {
     Retry,
     Rollback,
     ResetFailed,
+    Repair,
 }
 
 /// Once this is sent, it is durable.
@@ -65,6 +68,8 @@ pub struct Done {
     pub tasks: u64,
     pub plan: Option<PlanState>,
     pub task: Option<TaskState>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<LeftTask>,
 }
 
 impl Request {
@@ -82,6 +87,7 @@ impl Request {
             VerbName::Retry => Verb::Retry { from_checkpoint: !self.from_start },
             VerbName::Rollback => Verb::Rollback,
             VerbName::ResetFailed => Verb::ResetFailed,
+            VerbName::Repair => Verb::Repair,
         }
     }
 
@@ -91,6 +97,10 @@ impl Request {
             Name::Id(id) => {
                 let missing = || VerbError::NotFound { what: "plan or task", id: id.clone() };
                 find(&**engine.store(), &id).await?.ok_or_else(missing)?
+            }
+            Name::Task(id) => {
+                let missing = || VerbError::NotFound { what: "task", id: id.clone() };
+                Target::Task(TaskId::parse(&id).map_err(|_| missing())?)
             }
             Name::Tenant(text) => match Tenant::parse(&text) {
                 Ok(tenant) => Target::Tenant(tenant),
@@ -153,8 +163,8 @@ pub async fn find(store: &dyn Store, id: &str) -> Result<Option<Target>, StoreEr
 
 /// A verb on a task may have changed its plan as well.
 pub(super) async fn describe(engine: &Engine, effect: Effect) -> Result<Done, StoreError> {
-    let Effect { tasks, plan, task } = effect;
-    let mut done = Done { tasks, plan: plan.map(|(id, status)| PlanState { id, status }), task: None };
+    let Effect { tasks, plan, task, left } = effect;
+    let mut done = Done { tasks, plan: plan.map(|(id, status)| PlanState { id, status }), task: None, left };
     if let Some((id, status)) = task {
         let stored = engine.store().task(&id).await?;
         let pause_requested = stored.as_ref().is_some_and(|stored| stored.task.pause_requested().is_some());
@@ -178,6 +188,7 @@ impl VerbName {
             VerbName::Retry => "retry",
             VerbName::Rollback => "rollback",
             VerbName::ResetFailed => "reset-failed",
+            VerbName::Repair => "repair",
         }
     }
 }
@@ -192,6 +203,7 @@ impl From<Verb> for VerbName {
             Verb::Retry { .. } => VerbName::Retry,
             Verb::Rollback => VerbName::Rollback,
             Verb::ResetFailed => VerbName::ResetFailed,
+            Verb::Repair => VerbName::Repair,
         }
     }
 }

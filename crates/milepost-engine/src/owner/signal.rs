@@ -33,7 +33,7 @@ impl SignalOrder {
     async fn try_perform(self, engine: &Engine) -> Result<Done, VerbError> {
         let Message { task, name, payload } = self.signal;
         let status = engine.signal(&task, name, payload, self.by).await?;
-        Ok(describe(engine, Effect { tasks: 1, plan: None, task: Some((task, status)) }).await?)
+        Ok(describe(engine, Effect::on_task(task, status)).await?)
     }
 }
 

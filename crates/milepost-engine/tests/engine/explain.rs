@@ -198,8 +198,60 @@ async fn a_task_that_cannot_be_read_says_what_is_wrong_with_it() {
     gate.inside(1).await;
     store.damage(task_id("t"));
     let damaged = why(&node, "t").await;
-    assert_eq!((damaged.reason, damaged.status), (Reason::Damaged, TaskStatus::Running));
-    assert!(damaged.message.contains("the test says so"), "{}", damaged.message);
+    says(&damaged, Reason::Damaged, "the test says so", Some("milepost store repair --task t"));
+    assert_eq!(damaged.status, TaskStatus::Running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_tenant_comes_free_while_it_is_looked_at_is_not_called_damaged() {
+    let (world, gate) = (World::new(), Gate::shut());
+    let store = Faulty::over(Arc::new(MemoryStore::new()));
+    let node = world.node_on(store.clone(), Registry::new().with("gate", gate.kind()));
+    node.submit("{plan: p, stages: [{name: s, uses: gate}], tasks: [{id: a, tenant: x}, {id: b, tenant: x}]}").await;
+    gate.inside(1).await;
+    assert_eq!(node.stored("b").await.blocked_by.as_deref(), Some("p:a"));
+    store.frees_tenants();
+    says(&why(&node, "b").await, Reason::NodeFull, "its turn is next", None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_behind_one_that_cannot_be_read_names_it_and_its_repair() {
+    let (world, gate) = (World::new(), Gate::shut());
+    let store = Faulty::over(Arc::new(MemoryStore::new()));
+    let node = world.node_on(store.clone(), Registry::new().with("gate", gate.kind()));
+    let stages = "[{name: s, uses: gate}, {name: e, uses: gate}]";
+    node.submit(&format!("{{plan: p, stages: {stages}, tasks: [{{id: a, tenant: x}}, {{id: b, tenant: x}}]}}")).await;
+    gate.inside(1).await;
+    node.does(of_task("a"), Verb::Pause).await;
+    gate.let_go(1);
+    node.until_status("a", TaskStatus::Paused).await;
+    store.damage(task_id("a"));
+    let behind = why(&node, "b").await;
+    says(&behind, Reason::TenantLocked, "which is damaged", Some("milepost store repair --task a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_plan_is_full_of_interrupted_ones_names_them_and_what_to_type() {
+    let world = World::new();
+    let (before, gate, _, store) = node(&world);
+    let tasks = "[{id: a}, {id: b}, {id: c}]";
+    let text =
+        "{plan: X, recovery: X, max_concurrency: 2, stages: [{name: s, uses: gate}], tasks: ".to_owned() + tasks + "}";
+    for recovery in ["auto", "manual"] {
+        let renamed = text.replace('X', recovery).replace("{id: ", &format!("{{id: {recovery}-"));
+        before.submit(&renamed).await;
+    }
+    gate.inside(4).await;
+    let after = world.idle_node(Arc::new(store.reopen()), Registry::new(), |_| {});
+    let manual = why(&after, "manual-c").await;
+    says(
+        &manual,
+        Reason::NoSlot,
+        "2 were interrupted and nobody runs them: manual-a, manual-b",
+        Some("milepost resume manual"),
+    );
+    assert_eq!((&manual.data["running"], &manual.data["interrupted"]), (&0.into(), &2.into()));
+    says(&why(&after, "auto-c").await, Reason::NoSlot, "a node takes them up by itself", None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use milepost_core::task::{By, StageStatus, TaskStatus};
+use milepost_core::task::{By, PlanStatus, StageStatus, TaskStatus};
 use milepost_engine::{Registry, Verb, VerbError};
 use milepost_store::{Resubmit, Start};
 
@@ -118,17 +118,17 @@ async fn a_verb_that_makes_no_sense_is_refused_in_words_and_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenants_verb_is_for_its_newest_task() {
+async fn a_tenants_verb_is_for_the_task_at_work() {
     let (world, gate) = (World::new(), Gate::shut());
     let node = world.node(Registry::new().with("gate", gate.kind()));
     node.submit("{plan: p, stages: [{name: s, uses: gate}], tasks: [{id: old, tenant: x}, {id: new, tenant: x}]}")
         .await;
     gate.inside(1).await;
     node.does(of_tenant("x"), Verb::Cancel).await;
-    assert_eq!((node.status("old").await, node.status("new").await), (TaskStatus::Running, TaskStatus::Cancelled));
+    assert_eq!(node.status("old").await, TaskStatus::Cancelled);
     gate.open();
     node.ended("p").await;
-    assert_eq!(gate.all(), ["old/s/1"]);
+    assert_eq!(gate.all(), ["old/s/1", "new/s/1"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -179,8 +179,18 @@ async fn a_task_that_cannot_be_read_keeps_no_other_from_being_cancelled() {
     let text = format!("{{plan: p, stages: [{{name: s, uses: noop}}], tasks: [{}]}}", tasks.join(","));
     node.engine.submit(plan(&text), Start::Later, Resubmit::Same).await.unwrap();
     store.damage(task_id("t3"));
-    assert!(node.refuses(of_plan("p"), Verb::Cancel).await.contains("damaged"));
-    assert_eq!(node.plan("p").await.counts.cancelled, 199);
+    let effect = node.operate(of_plan("p"), Verb::Cancel).await.unwrap();
+    assert_eq!((effect.tasks, effect.left.len(), &effect.left[0].task_id), (199, 1, &task_id("t3")));
+    assert!(effect.left[0].reason.contains("`milepost store repair --task t3`"), "{}", effect.left[0].reason);
+    let cancelled = node.plan("p").await;
+    assert_eq!((cancelled.status, cancelled.counts.cancelled, cancelled.ended_at), (PlanStatus::Cancelled, 199, None));
+    let refused = node.refuses(of_task("t3"), Verb::Cancel).await;
+    assert!(refused.contains("damaged: the test says so") && refused.contains("store repair"), "{refused}");
+
+    node.does(of_task("t3"), Verb::Repair).await;
+    let ended = node.plan("p").await;
+    assert_eq!((ended.status, ended.counts.failed, ended.ended_at.is_some()), (PlanStatus::Cancelled, 1, true));
+    assert!(node.refuses(of_plan("p"), Verb::Repair).await.contains("for one task"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -253,4 +263,79 @@ async fn a_verb_for_a_version_that_is_no_longer_the_newest_is_refused_and_change
         asked.expect("it is the newest");
     }
     assert!(node.task("held").await.pause_requested().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_whose_checkpoints_are_blocked_says_what_runs_its_tasks_again() {
+    let (world, flaky) = (World::new(), Flaky::default());
+    let node = world.node(Registry::new().with("flaky", flaky.kind()));
+    let plan_with = |first: &str| {
+        let stages = format!("stages: [{{name: {first}, uses: flaky}}, {{name: b, uses: flaky}}]");
+        format!(
+            "{{plan: p, on_invalid_checkpoint: block, defaults: {{retry: {{max_attempts: 1}}}}, {stages}, tasks: [{{id: t}}]}}"
+        )
+    };
+    flaky.fail("b", 1);
+    node.run(&plan_with("a")).await;
+    assert_eq!(node.status("t").await, TaskStatus::Failed);
+    node.engine.submit(plan(&plan_with("other")), Start::Later, Resubmit::Update).await.unwrap();
+    for verb in [Verb::Retry { from_checkpoint: true }, Verb::ResetFailed] {
+        let refused = node.refuses(of_plan("p"), verb).await;
+        assert!(refused.contains("retry it with --from-start"), "{refused}");
+    }
+    let now = node.engine.clock().now();
+    let why = milepost_engine::explain(&**node.engine.store(), &task_id("t"), now).await.unwrap().unwrap();
+    assert_eq!(why.next.as_deref(), Some("milepost retry t --from-start"));
+    assert_eq!(node.does(of_plan("p"), Verb::Retry { from_checkpoint: false }).await, 1);
+    assert_eq!(node.ended("p").await.status, PlanStatus::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_tenants_tasks_the_one_that_matters_most_is_meant() {
+    use milepost_engine::task_of_tenant;
+    let (world, gate, flaky) = (World::new(), Gate::shut(), Flaky::default());
+    let node = world.node(Registry::new().with("gate", gate.kind()).with("flaky", flaky.kind()));
+    let tenant = milepost_core::id::Tenant::parse("x").unwrap();
+    let of_x = || async {
+        let row = task_of_tenant(&**node.engine.store(), &tenant).await.unwrap();
+        row.map(|row| row.key.id.to_string()).unwrap_or_default()
+    };
+    assert_eq!(of_x().await, "");
+    let one = |id: &str, uses: &str| {
+        format!(
+            "{{plan: P-{id}, defaults: {{retry: {{max_attempts: 1}}}}, stages: [{{name: {id}, uses: {uses}}}], tasks: [{{id: {id}, tenant: x}}]}}"
+        )
+    };
+    node.run(&one("done", "flaky")).await;
+    flaky.fail("bad", 1);
+    node.run(&one("bad", "flaky")).await;
+    node.run(&one("newer", "flaky")).await;
+    assert_eq!(of_x().await, "bad", "what has ended well does not hide what failed");
+    node.submit(&one("first", "gate")).await;
+    gate.inside(1).await;
+    node.submit(&one("waits", "gate")).await;
+    assert_eq!(of_x().await, "first", "the one at work");
+    node.does(of_tenant("x"), Verb::Pause).await;
+    gate.open();
+    node.until_status("waits", TaskStatus::Completed).await;
+    assert_eq!(of_x().await, "bad");
+    node.engine.submit(plan(&one("later", "flaky")), Start::Later, Resubmit::Same).await.unwrap();
+    assert_eq!(of_x().await, "bad", "nor does a new one that waits");
+    node.does(of_tenant("x"), Verb::Retry { from_checkpoint: true }).await;
+    node.until_status("bad", TaskStatus::Completed).await;
+    assert_eq!(of_x().await, "later", "what is to run matters more than what has");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_task_whose_node_is_gone_is_repaired() {
+    let (world, gate) = (World::new(), Gate::shut());
+    let store = Arc::new(milepost_store::memory::MemoryStore::new());
+    let before = world.node_on(store.clone(), Registry::new().with("gate", gate.kind()));
+    before.submit("{plan: p, recovery: manual, stages: [{name: s, uses: gate}], tasks: [{id: t}]}").await;
+    gate.inside(1).await;
+    let store = crate::support::Faulty::over(Arc::new(store.reopen()));
+    store.damage(task_id("t"));
+    let node = world.idle_node(store, Registry::new(), |_| {});
+    node.does(of_task("t"), Verb::Repair).await;
+    assert_eq!(node.ended("p").await.status, PlanStatus::Failed);
 }

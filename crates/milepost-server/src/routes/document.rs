@@ -89,7 +89,7 @@ fn tags() -> Value {
     json!([
         { "name": "plans", "description": "Plans as a whole: handing in, watching, operating" },
         { "name": "tasks", "description": "One task: state, log, checkpoint, output" },
-        { "name": "tenants", "description": "The newest task of a tenant, and who holds the tenant" },
+        { "name": "tenants", "description": "The task of a tenant that matters most, and who holds the tenant" },
         { "name": "machinery", "description": "Nodes and locks" },
         { "name": "health", "description": "Whether the process lives and can do its work" },
         { "name": "docs", "description": "This document" },

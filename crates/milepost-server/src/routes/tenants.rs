@@ -1,11 +1,12 @@
-//! What a tenant's newest task is at, and who holds the tenant.
+//! What the task of a tenant that matters most is at, and who holds the tenant.
 
 use axum::Json;
 use axum::extract::State;
 use milepost_core::api::{CheckpointView, LockView, Scope};
 use milepost_core::id::Tenant;
 use milepost_core::task::TaskView;
-use milepost_store::{StoredTask, TaskQuery, TasksOf};
+use milepost_engine::task_of_tenant;
+use milepost_store::StoredTask;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -21,7 +22,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(tenant_task)).routes(routes!(tenant_checkpoint)).routes(routes!(tenant_lock))
 }
 
-/// The tenant's newest task.
+/// The tenant's task: the one at work, else one that waits for a person, then for its turn, else the one that ended last.
 #[utoipa::path(get, path = "/tenants/{tenant}/task", tag = "tenants", params(TenantPath),
     responses((status = 200, description = "The task", body = TaskView), ReadProblems))]
 async fn tenant_task(
@@ -30,11 +31,11 @@ async fn tenant_task(
     Path(TenantPath { tenant }): Path<TenantPath>,
     Query(NoParameters): Query<NoParameters>,
 ) -> Answer<Json<TaskView>> {
-    let stored = newest(&app, &caller, &tenant).await?;
+    let stored = task_of(&app, &caller, &tenant).await?;
     Ok(Json(app.task_view(&stored)))
 }
 
-/// The checkpoint of the tenant's newest task.
+/// The checkpoint of the same task.
 #[utoipa::path(get, path = "/tenants/{tenant}/checkpoint", tag = "tenants", params(TenantPath),
     responses((status = 200, description = "The checkpoint, or that there is none", body = CheckpointView), ReadProblems))]
 async fn tenant_checkpoint(
@@ -43,7 +44,7 @@ async fn tenant_checkpoint(
     Path(TenantPath { tenant }): Path<TenantPath>,
     Query(NoParameters): Query<NoParameters>,
 ) -> Answer<Json<CheckpointView>> {
-    let stored = newest(&app, &caller, &tenant).await?;
+    let stored = task_of(&app, &caller, &tenant).await?;
     Ok(Json(checkpoint_of(&stored)))
 }
 
@@ -64,12 +65,10 @@ async fn tenant_lock(
     Ok(Json(LockView::from(lock)))
 }
 
-async fn newest(app: &App, caller: &Caller, tenant: &Tenant) -> Answer<StoredTask> {
+async fn task_of(app: &App, caller: &Caller, tenant: &Tenant) -> Answer<StoredTask> {
     caller.may(Scope::Read)?;
     caller.may_touch(Some(tenant))?;
-    let of = TasksOf::Tenant(tenant.clone());
-    let newest = app.store().tasks(TaskQuery { of, statuses: Vec::new(), after: None, limit: 1 }).await?;
     let missing = || Problem::not_found("task of tenant", tenant.as_str());
-    let row = newest.items.into_iter().next().ok_or_else(missing)?;
+    let row = task_of_tenant(app.store(), tenant).await?.ok_or_else(missing)?;
     app.store().task(&row.key.id).await?.ok_or_else(missing)
 }

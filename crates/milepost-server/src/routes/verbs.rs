@@ -39,6 +39,7 @@ fn on_tasks() -> OpenApiRouter<App> {
         .routes(routes!(cancel_task))
         .routes(routes!(retry_task))
         .routes(routes!(rollback_task))
+        .routes(routes!(repair_task))
         .routes(routes!(reset_failed))
         .routes(routes!(signal))
 }
@@ -145,36 +146,30 @@ verb!(
     "Undoes what a failed or paused task has done."
 );
 verb!(
+    repair_task,
+    Verb::Repair,
+    TaskPath,
+    "tasks",
+    "/tasks/{id}/repair",
+    "Ends a damaged task as FAILED, with what could be read of its log kept."
+);
+verb!(
     pause_tenant,
     Verb::Pause,
     TenantPath,
     "tenants",
     "/tenants/{tenant}/pause",
-    "Pauses the tenant's newest task at its stage boundary."
+    "Pauses the tenant's task at its stage boundary."
 );
-verb!(
-    resume_tenant,
-    Verb::Resume,
-    TenantPath,
-    "tenants",
-    "/tenants/{tenant}/resume",
-    "Lets the tenant's newest task go on."
-);
-verb!(
-    cancel_tenant,
-    Verb::Cancel,
-    TenantPath,
-    "tenants",
-    "/tenants/{tenant}/cancel",
-    "Cancels the tenant's newest task."
-);
+verb!(resume_tenant, Verb::Resume, TenantPath, "tenants", "/tenants/{tenant}/resume", "Lets the tenant's task go on.");
+verb!(cancel_tenant, Verb::Cancel, TenantPath, "tenants", "/tenants/{tenant}/cancel", "Cancels the tenant's task.");
 verb!(
     retry_tenant,
     RETRY,
     TenantPath,
     "tenants",
     "/tenants/{tenant}/retry",
-    "Runs the tenant's newest task again, from its checkpoint unless told otherwise."
+    "Runs the tenant's task again, from its checkpoint unless told otherwise."
 );
 verb!(
     rollback_tenant,
@@ -182,7 +177,7 @@ verb!(
     TenantPath,
     "tenants",
     "/tenants/{tenant}/rollback",
-    "Undoes what the tenant's newest task has done."
+    "Undoes what the tenant's task has done."
 );
 
 /// Makes the failed tasks of a plan PENDING again.
@@ -237,13 +232,13 @@ async fn signal(
     caller.may(Scope::Operate)?;
     allowed(&app, &caller, &Target::Task(id.clone())).await?;
     let status = app.engine().signal(&id, name, payload, caller.by(None)).await?;
-    let effect = Effect { tasks: 1, plan: None, task: Some((id.clone(), status)) };
+    let effect = Effect::on_task(id.clone(), status);
     describe(&app, id.to_string(), "signal", effect).await.map(Json)
 }
 
 async fn reset(app: &App, caller: &Caller, target: Target, request: VerbRequest) -> Answer<Json<ResetAnswer>> {
     let effect = operate(app, caller, target, Verb::ResetFailed, request).await?;
-    Ok(Json(ResetAnswer { reset: effect.tasks }))
+    Ok(Json(ResetAnswer { reset: effect.tasks, left: effect.left }))
 }
 
 async fn perform(app: &App, caller: &Caller, target: Target, verb: Verb, request: VerbRequest) -> Answer<VerbAnswer> {
@@ -284,9 +279,10 @@ fn told(verb: Verb, from_checkpoint: Option<bool>) -> Answer<Verb> {
     match (verb, from_checkpoint) {
         (Verb::Retry { .. }, Some(from_checkpoint)) => Ok(Verb::Retry { from_checkpoint }),
         (verb, None) => Ok(verb),
-        (Verb::Start | Verb::Pause | Verb::Resume | Verb::Cancel | Verb::Rollback | Verb::ResetFailed, Some(_)) => {
-            Err(body::invalid(format!("`fromCheckpoint` is for `retry`, not for `{}`", name(verb))))
-        }
+        (
+            Verb::Start | Verb::Pause | Verb::Resume | Verb::Cancel | Verb::Rollback | Verb::ResetFailed | Verb::Repair,
+            Some(_),
+        ) => Err(body::invalid(format!("`fromCheckpoint` is for `retry`, not for `{}`", name(verb)))),
     }
 }
 
@@ -299,14 +295,15 @@ fn name(verb: Verb) -> &'static str {
         Verb::Retry { .. } => "retry",
         Verb::Rollback => "rollback",
         Verb::ResetFailed => "reset-failed",
+        Verb::Repair => "repair",
     }
 }
 
 /// A verb on a task may have changed its plan as well.
 async fn describe(app: &App, target: String, verb: &str, effect: Effect) -> Answer<VerbAnswer> {
-    let Effect { tasks, plan, task } = effect;
+    let Effect { tasks, plan, task, left } = effect;
     let plan = plan.map(|(id, status)| PlanState { id, status });
-    let mut answer = VerbAnswer { target, verb: verb.to_owned(), tasks, plan, task: None };
+    let mut answer = VerbAnswer { target, verb: verb.to_owned(), tasks, plan, task: None, left };
     if let Some((id, status)) = task {
         let stored = app.store().task(&id).await?;
         let pause_requested = stored.as_ref().is_some_and(|stored| stored.task.pause_requested().is_some());

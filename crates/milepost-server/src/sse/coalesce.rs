@@ -164,7 +164,10 @@ fn outcome(record: &Record) -> Option<Option<TaskStatus>> {
         | Event::TaskContinued { .. }
         | Event::RollbackStarted { .. }
         | Event::StageRolledBack { .. } => Some(None),
-        Event::CheckpointDiscarded { .. } | Event::DeadLettered { .. } => None,
+        Event::CheckpointDiscarded { .. }
+        | Event::DeadLettered { .. }
+        | Event::EventLost { .. }
+        | Event::TaskRepaired { .. } => None,
     }
 }
 

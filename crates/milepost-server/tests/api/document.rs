@@ -49,6 +49,7 @@ const ROUTES: &[&str] = &[
     "POST /api/v1/tasks/{id}/cancel",
     "POST /api/v1/tasks/{id}/pause",
     "POST /api/v1/tasks/{id}/publish",
+    "POST /api/v1/tasks/{id}/repair",
     "POST /api/v1/tasks/{id}/reset-failed",
     "POST /api/v1/tasks/{id}/resume",
     "POST /api/v1/tasks/{id}/retry",

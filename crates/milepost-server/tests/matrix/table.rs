@@ -133,6 +133,7 @@ pub(crate) const ROUTES: &[(&str, Reach)] = &[
     ("POST /api/v1/tasks/{id}/cancel", TenantsChange),
     ("POST /api/v1/tasks/{id}/pause", TenantsChange),
     ("POST /api/v1/tasks/{id}/publish", TenantsChange),
+    ("POST /api/v1/tasks/{id}/repair", TenantsChange),
     ("POST /api/v1/tasks/{id}/reset-failed", TenantsChange),
     ("POST /api/v1/tasks/{id}/resume", TenantsChange),
     ("POST /api/v1/tasks/{id}/retry", TenantsChange),

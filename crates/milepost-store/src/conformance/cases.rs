@@ -2,8 +2,8 @@
 
 use super::Harness;
 use super::{
-    books, changes, claim, commit, long_logs, messages, moved, outcomes, plan_life, random, read, recovery, requests,
-    submit, tenants, tokens,
+    books, changes, claim, commit, damage, long_logs, messages, moved, outcomes, plan_life, random, read, recovery,
+    requests, submit, tenants, tokens,
 };
 
 /// Hands the list to another macro, behind whatever that one needs besides.
@@ -194,7 +194,17 @@ macro_rules! __conformance_cases {
                 a_damaged_snapshot_is_passed_over,
                 a_workflow_that_begins_anew_for_ever_reads_back_as_it_was,
                 an_update_folds_a_long_log_over_its_new_stages,
-                a_task_with_a_very_large_image_goes_on,
+            }
+            damage {
+                a_damaged_task_leaves_its_tenant_to_the_next_in_line,
+                a_damaged_task_that_ran_gives_back_its_slot_and_its_tenant,
+                a_damaged_creation_is_noticed_by_whoever_reads_the_task,
+                a_repaired_task_ends_as_failed_with_what_could_be_read_and_its_plan_ends,
+                a_repaired_task_runs_again_from_its_start,
+                a_task_whose_definition_is_damaged_can_be_given_up_and_not_run_again,
+                a_paused_task_that_is_damaged_gives_its_tenant_back_when_it_is_repaired,
+                a_cancelled_plan_ends_when_its_damaged_task_is_repaired,
+                what_can_be_read_of_a_damaged_log_is_read_with_dense_numbers,
             }
             messages {
                 a_task_that_awaits_its_message_is_claimed_by_nobody,

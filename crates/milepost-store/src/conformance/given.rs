@@ -20,7 +20,7 @@ use crate::model::{
 };
 use crate::store::Store;
 
-use super::Harness;
+use super::{Damage, Harness};
 
 /// The wait after every failed attempt.
 pub(super) const BACKOFF: Millis = Millis::new(1000);
@@ -204,6 +204,10 @@ impl<'a> Scene<'a> {
 
     pub(super) async fn crash(&mut self) -> Arc<dyn Store> {
         std::mem::replace(&mut self.store, self.harness.reopen().await)
+    }
+
+    pub(super) async fn damage(&self, damage: Damage<'_>) -> bool {
+        self.harness.damage(damage).await
     }
 
     pub(super) async fn damage_snapshots(&self) {

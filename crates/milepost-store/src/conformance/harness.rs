@@ -6,6 +6,15 @@ use async_trait::async_trait;
 
 use crate::store::Store;
 
+/// What of a task is to fail its checksum from now on.
+#[derive(Debug, Clone, Copy)]
+pub enum Damage<'a> {
+    /// The row of its log that begins with this event.
+    Row { task: &'a str, sequence: u64 },
+    /// Its definition, of which it has something of its own.
+    Definition { task: &'a str },
+}
+
 /// Makes stores of one backend.
 #[async_trait]
 pub trait Harness: Send + Sync {
@@ -19,6 +28,11 @@ pub trait Harness: Send + Sync {
     /// Damages whatever the backend keeps beside the log so as not to read it all. Without any such thing there is
     /// nothing to do.
     async fn damage_snapshots(&self) {}
+
+    /// Damages what is kept of a task. False where there is nothing of the kind to damage.
+    async fn damage(&self, _damage: Damage<'_>) -> bool {
+        false
+    }
 
     /// How many random histories to try, each on a store of its own.
     fn seeds(&self) -> u64 {

@@ -7,6 +7,7 @@ mod cases;
 mod changes;
 mod claim;
 mod commit;
+mod damage;
 mod given;
 mod harness;
 mod long_logs;
@@ -23,4 +24,4 @@ mod tenants;
 mod tokens;
 
 pub use cases::{CASES, run, run_all};
-pub use harness::Harness;
+pub use harness::{Damage, Harness};

@@ -95,6 +95,7 @@ impl Data {
             epoch: entry.lease(),
             orphaned: matches!(self.held(no), Held::Orphaned { .. }),
             blocked_by: self.blocked_by(no),
+            set_aside: None,
             progress: entry.progress,
             claim_events: Vec::new(),
         }
@@ -122,6 +123,7 @@ impl Data {
             attempt: stage.map_or(0, |(_, state)| state.attempt),
             next_due: task.next_due(),
             blocked_by: self.blocked_by(no),
+            set_aside: None,
             reason: cause.map(|cause| cause.reason.clone()),
             progress: entry.progress,
             created_at: spec.created_at,

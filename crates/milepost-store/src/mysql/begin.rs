@@ -11,7 +11,7 @@ use super::books::Books;
 use super::codec::{Columns, Sql};
 use super::connect::{ALONE, run};
 use super::desk::Desk;
-use super::sql::{NOW, longest_value, numbers};
+use super::sql::{NOW, numbers};
 use super::states::{Counters, PLAN, PlanState, SessionState, TASK, TaskState};
 use super::store::Shared;
 use super::writes::Writes;
@@ -71,7 +71,6 @@ impl Turn {
             books: Books::default(),
             freed: BTreeSet::new(),
             lock_ttl: shared.membership.lock_ttl,
-            longest: longest_value(shared.packet),
         };
         let mut turn = Self { connection, shared, desk };
         if !wanted.tasks.is_empty() {

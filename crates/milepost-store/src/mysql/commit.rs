@@ -72,7 +72,7 @@ impl Turn {
         let position = Position(self.desk.counters.position);
         if let Some((version, text, crc)) = &commit.snapshot {
             let snapshot = Snapshot { version: *version, text: text.clone(), crc: *crc };
-            self.desk.keep_snapshot(no, Some(snapshot));
+            self.desk.writes.snapshots.insert(no, snapshot);
         }
         let keeps = commit.lease == LeaseChange::Keep && status.is_active() && commit.holder != Holder::Operator;
         let standing = standing_after(commit, &before, status, at, keeps);

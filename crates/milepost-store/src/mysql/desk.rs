@@ -10,11 +10,9 @@ use milepost_core::time::{Millis, Timestamp};
 
 use crate::codec::{Body, encode_plan_change};
 use crate::row::RowImage;
-use crate::snapshot::Snapshot;
 
 use super::books::Books;
 use super::codec::session_of;
-use super::sql::text_length;
 use super::states::{Counters, PlanState, Queue, SessionState, Standing, TaskState};
 use super::writes::{EventRow, NewRow, Writes};
 
@@ -33,8 +31,6 @@ pub(super) struct Desk {
     /// Tenants that somebody has let go of, whose next in line are to be woken.
     pub(super) freed: BTreeSet<Tenant>,
     pub(super) lock_ttl: Millis,
-    /// Bytes that a value may have in a statement, so that the server takes it.
-    pub(super) longest: usize,
 }
 
 impl Desk {
@@ -51,13 +47,6 @@ impl Desk {
 
     pub(super) fn plan(&mut self, no: i64) -> &mut PlanState {
         self.plans.get_mut(&no).expect("a plan is read before it is looked at")
-    }
-
-    /// One that the server would refuse is left out, rather than that everything that is written with it fails.
-    pub(super) fn keep_snapshot(&mut self, task: i64, snapshot: Option<Snapshot>) {
-        if let Some(snapshot) = snapshot.filter(|snapshot| text_length(&snapshot.text) <= self.longest) {
-            self.writes.snapshots.insert(task, snapshot);
-        }
     }
 
     pub(super) fn append(&mut self, task: i64, sequence: u64, body: Body) {
@@ -116,8 +105,8 @@ impl Desk {
         let plan = self.plans.get_mut(&before.plan).expect("a plan is read with its tasks");
         plan.counts.remove(before.status);
         plan.counts.add(status, 1);
-        plan.asked -= u64::from(before.queue == Some(Queue::Undo));
-        plan.asked += u64::from(queue == Some(Queue::Undo));
+        plan.slotless -= u64::from(before.queue.is_some_and(|queue| queue.is_slotless(before.status)));
+        plan.slotless += u64::from(queue.is_some_and(|queue| queue.is_slotless(status)));
         plan.ready -= u64::from(before.queue == Some(Queue::Ready));
         plan.ready += u64::from(queue == Some(Queue::Ready));
         let offers = plan.offers();

@@ -72,7 +72,7 @@ pub(super) const PLAN_ROW: &[(&str, &str)] = &[
     ("rolling_back", "BIGINT"),
     ("rolled_back", "BIGINT"),
     ("rollback_failed", "BIGINT"),
-    ("asked", "BIGINT"),
+    ("slotless", "BIGINT"),
     ("ready", "BIGINT"),
     ("offers", "TINYINT"),
     ("started_at", "BIGINT"),
@@ -123,7 +123,7 @@ pub(super) fn push_plan(table: &mut JsonRows, plan: &PlanState, now: Timestamp) 
         counts.rolling_back,
         counts.rolled_back,
         counts.rollback_failed,
-        plan.asked,
+        plan.slotless,
         plan.ready,
     ] {
         row.number(count as i64);

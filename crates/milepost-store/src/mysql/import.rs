@@ -54,7 +54,7 @@ impl Turn {
             recovery: definition.settings.recovery,
             workflow: definition.workflow.as_ref().map(workflow_word),
             counts: TaskCounts::default(),
-            asked: 0,
+            slotless: 0,
             ready: 0,
             created_at: moved.row.created_at,
             started_at: moved.row.started_at,
@@ -104,7 +104,7 @@ impl Turn {
             sequence += events.len() as u64;
         }
         if task.version() >= SHORTEST {
-            self.desk.keep_snapshot(key.no, Snapshot::of(task));
+            self.desk.writes.snapshots.insert(key.no, Snapshot::of(task));
         }
         self.desk.writes.output.extend(moved.output.iter().map(|chunk| (key.no, chunk.clone())));
     }

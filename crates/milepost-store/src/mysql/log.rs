@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use milepost_core::id::TaskId;
 use milepost_core::task::{Task, TaskSpec};
 use mysql_async::Row;
 
-use crate::codec::{Folded, LogHead, LogRow, SharedPlan, check_body, damaged, decode_events, fold_rows};
+use crate::codec::{Folded, LogHead, LogRow, SharedPlan, check_body, damaged, fold_log, fold_rows};
 use crate::error::StoreError;
 use crate::model::TaskRef;
 
@@ -26,6 +27,17 @@ impl Stored {
         Ok(Self { sequence: columns.natural()?, crc: columns.next()?, text: columns.next()? })
     }
 
+    /// The same of an outer join.
+    pub(super) fn read_if_any(columns: &mut Columns) -> Sql<Option<Self>> {
+        let (sequence, crc, text) = (columns.maybe::<u64>()?, columns.maybe()?, columns.maybe()?);
+        let all = sequence.zip(crc).zip(text);
+        Ok(all.map(|((sequence, crc), text)| Self { sequence, crc, text }))
+    }
+
+    pub(super) fn row(&self, task: &TaskId) -> LogRow {
+        LogRow::read(self.sequence, &self.text, self.crc, || format!("event {} of task {task}", self.sequence))
+    }
+
     pub(super) fn checked(&self, what: impl Fn() -> String) -> Result<&str, StoreError> {
         check_body(&self.text, self.crc, what)?;
         Ok(&self.text)
@@ -36,32 +48,34 @@ pub(super) fn read_stored(rows: Vec<Row>) -> Sql<Vec<Stored>> {
     rows.into_iter().map(|row| Stored::read(&mut Columns::from(row))).collect()
 }
 
-/// What a log, or the part of it behind a snapshot, makes of a task.
-pub(super) fn fold(
+/// What a whole log makes of a task.
+pub(super) fn fold(key: &TaskRef, spec: Arc<TaskSpec>, head: &LogHead, log: &[Stored]) -> Folded {
+    fold_log(key, spec, log.iter().map(|stored| stored.row(&key.id)).collect(), head)
+}
+
+/// What the log behind a snapshot makes of it; none when the snapshot is of no use, and all of the log has to be read.
+pub(super) fn fold_from_snapshot(
     key: &TaskRef,
-    spec: Arc<TaskSpec>,
+    spec: &Arc<TaskSpec>,
     head: &LogHead,
-    snapshot: Option<&Stored>,
+    snapshot: &Stored,
     log: &[Stored],
-) -> Result<Folded, StoreError> {
-    let task = match snapshot {
-        None => Task::created(spec),
-        Some(stored) => {
-            let what = || format!("the snapshot of task {}", key.id);
-            Task::from_image(spec, stored.checked(what)?).map_err(|error| damaged(what(), error))?
+) -> Option<Folded> {
+    let what = || format!("the snapshot of task {}", key.id);
+    let read = |text: &str| Task::from_image(spec.clone(), text).map_err(|error| damaged(what(), error));
+    match snapshot.checked(what).and_then(read) {
+        Ok(task) => {
+            let folded = fold_rows(key, task, log.iter().map(|stored| stored.row(&key.id)), head);
+            if !folded.is_damaged() {
+                return Some(folded);
+            }
+            tracing::warn!(task = %key.id, "a snapshot does not lead to the task; the log is read from its start");
         }
-    };
-    // A log of one event is the creation, and needs no reading.
-    if head.version <= 1 {
-        return fold_rows(key, task, [], head);
+        Err(error) => {
+            tracing::warn!(task = %key.id, %error, "a snapshot is of no use; the log is read from its start");
+        }
     }
-    let mut rows = Vec::with_capacity(log.len());
-    for stored in log {
-        let what = || format!("event {} of task {}", stored.sequence, key.id);
-        let records = decode_events(stored.checked(what)?, what)?;
-        rows.push(LogRow { sequence: stored.sequence, records });
-    }
-    fold_rows(key, task, rows, head)
+    None
 }
 
 /// What the tasks of a plan share, kept for the next who asks for one of them: reading it costs more than the task does.

@@ -85,7 +85,7 @@ impl Turn {
         let (_, digest, text_of): (i64, Vec<u8>, String) = (columns.next()?, columns.next()?, columns.next()?);
         let log = read_stored(answers.next().unwrap_or_default())?;
         let rebuilt = self.shared.plans.read(plan, digest, &text_of).and_then(|shared| {
-            let mut task = Task::created(config.spec(&shared, turn)?);
+            let mut task = Task::created(config.spec(&shared, turn));
             for stored in &log {
                 let what = || format!("event {} of task {}", stored.sequence, key.id);
                 let records = decode_events(stored.checked(what)?, what)?;
@@ -95,7 +95,10 @@ impl Turn {
                     task = applied.map_err(|error| crate::codec::damaged(format!("event {sequence}"), error))?;
                 }
             }
-            Ok(task)
+            match task.damage() {
+                Some(reason) => Err(crate::codec::damaged(format!("task {}", key.id), reason)),
+                None => Ok(task),
+            }
         });
         let task = match rebuilt {
             Ok(task) => task,
@@ -154,16 +157,17 @@ impl Turn {
              GROUP BY status, queue"
         );
         let rows = self.flush_and_ask(&sql).await?;
-        let (mut counts, mut asked, mut ready) = (TaskCounts::default(), 0, 0);
+        let (mut counts, mut slotless, mut ready) = (TaskCounts::default(), 0, 0);
         for row in rows {
             let mut columns = Columns::from(row);
             let (status, queue, count) = (columns.task_status()?, columns.next::<i64>()?, columns.natural()?);
             counts.add(status, count);
-            asked += if queue == Queue::Undo as i64 { count } else { 0 };
+            let slots_left = Queue::of_code(queue).is_some_and(|queue| queue.is_slotless(status));
+            slotless += if slots_left { count } else { 0 };
             ready += if queue == Queue::Ready as i64 { count } else { 0 };
         }
         let state = self.desk.plan(plan);
-        (state.counts, state.asked, state.ready) = (counts, asked, ready);
+        (state.counts, state.slotless, state.ready) = (counts, slotless, ready);
         self.desk.writes.plans.insert(plan);
         self.desk.offer();
         Ok(())

@@ -5,12 +5,12 @@ use milepost_core::plan::Plan;
 use milepost_core::task::TaskStatus;
 use mysql_async::{Error, Row};
 
-use crate::codec::{Config, LogHead, SharedPlan, decode_events};
+use crate::codec::{Config, Folded, LogHead, SharedPlan, number_events};
 use crate::error::StoreError;
 use crate::model::{EventQuery, LockRow, LogChunk, LogQuery, PlanRow, Position, StoredEvent, StoredTask, TaskRef};
 
 use super::codec::{Columns, LEASES_PER_SESSION, Sql, unavailable};
-use super::log::{fold, read_stored};
+use super::log::{fold, fold_from_snapshot, read_stored};
 use super::sql::{NOW, text, text_or_null};
 use super::states::{PLAN, PlanState, Queue, TASK, TaskState};
 use super::store::Shared;
@@ -44,13 +44,14 @@ impl Around {
         Ok(Self { live, holder, reason: columns.maybe()? })
     }
 
-    /// Who holds the tenant of a task that waits, as `planId:taskId`; or what else keeps it from running.
-    pub(super) fn blocked_by(&self, status: TaskStatus, queue: Option<Queue>) -> Option<String> {
-        match queue {
-            Some(Queue::Damaged) => self.reason.clone(),
-            _ if status == TaskStatus::Pending || (status.is_active() && !self.live) => self.holder.clone(),
-            _ => None,
-        }
+    /// Who holds the tenant of a task that waits, as `planId:taskId`.
+    pub(super) fn blocked_by(&self, status: TaskStatus) -> Option<String> {
+        let waits = status == TaskStatus::Pending || (status.is_active() && !self.live);
+        self.holder.clone().filter(|_| waits)
+    }
+
+    pub(super) fn set_aside(&self, queue: Option<Queue>) -> Option<String> {
+        self.reason.clone().filter(|_| queue == Some(Queue::Damaged))
     }
 }
 
@@ -92,25 +93,27 @@ impl Shared {
         let snapshot = read_stored(answers.next().unwrap_or_default()).map_err(&unavailable)?.pop();
         let log = read_stored(answers.next().unwrap_or_default()).map_err(&unavailable)?;
         let key = config.key.clone();
-        let spec = config.spec(&self.shared_plan(found.plan, &digest).await?, found.turn)?;
+        let spec = config.spec(&self.shared_plan(found.plan, &digest).await?, found.turn);
         let head = LogHead { version: found.version, last_event: 0, status: found.status };
-        let task = match (fold(&key, spec.clone(), &head, snapshot.as_ref(), &log), snapshot) {
-            (Err(error), Some(_)) => {
-                tracing::warn!(task = %key.id, %error, "a snapshot is of no use; the log is read from its start");
-                let (no, version) = (found.no, found.version);
-                let sql = format!(
-                    "SELECT sequence, crc, body FROM milepost_events WHERE task = {no} AND sequence <= {version} \
-                     ORDER BY sequence"
-                );
-                let rows = self.server.ask("read a task", &sql).await?.concat();
-                fold(&key, spec, &head, None, &read_stored(rows).map_err(&unavailable)?)?.task
-            }
-            (folded, _) => folded?.task,
+        let Folded { task, .. } = match snapshot {
+            None => fold(&key, spec, &head, &log),
+            Some(snapshot) => match fold_from_snapshot(&key, &spec, &head, &snapshot, &log) {
+                Some(folded) => folded,
+                None => {
+                    let (no, version) = (found.no, found.version);
+                    let sql = format!(
+                        "SELECT sequence, crc, body FROM milepost_events WHERE task = {no} AND sequence <= {version} \
+                         ORDER BY sequence"
+                    );
+                    let rows = self.server.ask("read a task", &sql).await?.concat();
+                    fold(&key, spec, &head, &read_stored(rows).map_err(&unavailable)?)
+                }
+            },
         };
         let orphaned = found.status.is_active() && found.lease != 0 && !around.live;
-        let blocked_by = around.blocked_by(found.status, found.queue);
-        let (epoch, progress) = (found.lease, found.progress);
-        Ok(Some(StoredTask { key, task, epoch, orphaned, blocked_by, progress, claim_events: Vec::new() }))
+        let (blocked_by, set_aside) = (around.blocked_by(found.status), around.set_aside(found.queue));
+        let (epoch, progress, claim_events) = (found.lease, found.progress, Vec::new());
+        Ok(Some(StoredTask { key, task, epoch, orphaned, blocked_by, set_aside, progress, claim_events }))
     }
 
     async fn shared_plan(&self, no: i64, digest: &[u8]) -> Result<SharedPlan, StoreError> {
@@ -134,24 +137,23 @@ impl Shared {
         let limit = query.limit.saturating_add(1).min(1 << 30);
         // A row holds the events of one commit: the one that the next event lies in may begin before it.
         let sql = format!(
-            "SELECT id FROM task_unit_configs WHERE unit_name = {name}; \
+            "SELECT r.version, c.created_at FROM task_unit_configs c JOIN task_unit_runtimes r ON r.id = c.id \
+             WHERE c.unit_name = {name}; \
              SELECT e.sequence, e.crc, e.body FROM task_unit_configs c JOIN milepost_events e ON e.task = c.id \
              WHERE c.unit_name = {name} AND e.sequence >= COALESCE((SELECT MAX(b.sequence) FROM milepost_events b \
              WHERE b.task = c.id AND b.sequence <= {next}), 0) ORDER BY e.sequence LIMIT {limit}"
         );
         let mut answers = self.server.look("read events", &sql).await?.into_iter();
-        if answers.next().unwrap_or_default().is_empty() {
+        let Some(row) = answers.next().unwrap_or_default().into_iter().next() else {
             return Err(StoreError::NotFound { what: "task", id: query.task.to_string() });
-        }
-        let mut events = Vec::new();
-        for stored in read_stored(answers.next().unwrap_or_default()).map_err(unavailable("read events"))? {
-            let what = || format!("event {} of task {}", stored.sequence, query.task);
-            let records = decode_events(stored.checked(what)?, what)?;
-            let numbered = (stored.sequence..).zip(records).filter(|(sequence, _)| *sequence > query.after);
-            events.extend(numbered.map(|(sequence, record)| StoredEvent { sequence, record }));
-        }
-        events.truncate(query.limit);
-        Ok(events)
+        };
+        let read = || {
+            let mut columns = Columns::from(row);
+            Ok((columns.natural()?, columns.time()?, read_stored(answers.next().unwrap_or_default())?))
+        };
+        let (version, created_at, log) = read().map_err(unavailable("read events"))?;
+        let end = (log.len() < limit).then_some(version);
+        Ok(number_events(log.iter().map(|stored| stored.row(&query.task)), query, end, created_at))
     }
 
     pub(super) async fn logs(&self, query: &LogQuery) -> Result<Vec<LogChunk>, StoreError> {

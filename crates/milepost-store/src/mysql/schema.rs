@@ -10,7 +10,6 @@ use crate::error::StoreError;
 
 use super::codec::{Columns, unavailable};
 use super::connect::run;
-use super::sql::SMALLEST_LIMIT;
 
 /// Each entry leads from the version before it to its own; entries are only ever added. Here every statement is a commit
 /// of its own, so each must bear to be run again after a crash in the middle.
@@ -46,7 +45,7 @@ const MIGRATIONS: &[&[&str]] = &[&[
         rolling_back    BIGINT NOT NULL DEFAULT 0,
         rolled_back     BIGINT NOT NULL DEFAULT 0,
         rollback_failed BIGINT NOT NULL DEFAULT 0,
-        asked           BIGINT NOT NULL DEFAULT 0 COMMENT 'rollbacks asked for that have no slot yet',
+        slotless        BIGINT NOT NULL DEFAULT 0 COMMENT 'active tasks without a slot: rollbacks that have not begun, and damaged ones',
         ready           BIGINT NOT NULL DEFAULT 0 COMMENT 'pending tasks that wait for no tenant',
         offers          TINYINT NOT NULL DEFAULT 0 COMMENT 'it runs, and has a free slot and a ready task',
         created_at      BIGINT NOT NULL,
@@ -187,13 +186,11 @@ const MIGRATIONS: &[&[&str]] = &[&[
 /// addition: to every collation that both servers know, `a` and `a ` are the same.
 const OPTIONS: &str = " ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin";
 
-/// Refuses a server on which a commit may be undone by another's, or that takes too little at once. Answers how many bytes
-/// it takes in one packet.
-pub(super) async fn check_server(connection: &mut Conn, name: &str) -> Result<usize, StoreError> {
+/// Refuses a server on which a commit may be undone by another's.
+pub(super) async fn check_server(connection: &mut Conn, name: &str) -> Result<(), StoreError> {
     let unavailable = unavailable("ask the server what it is");
     let sql = "SHOW GLOBAL VARIABLES WHERE variable_name IN ('wsrep_on', 'innodb_flush_log_at_trx_commit', \
-               'max_allowed_packet')";
-    let mut packet = SMALLEST_LIMIT;
+               'default_storage_engine')";
     for row in run(connection, sql).await.map_err(&unavailable)?.concat() {
         let mut columns = Columns::from(row);
         let variable: String = columns.next().map_err(&unavailable)?;
@@ -213,17 +210,10 @@ pub(super) async fn check_server(connection: &mut Conn, name: &str) -> Result<us
                     "the server does not write every commit to its disk: a crash of its machine may undo the last ones"
                 );
             }
-            ("max_allowed_packet", value) => packet = value.parse().unwrap_or(packet),
             _ => {}
         }
     }
-    if packet < SMALLEST_LIMIT {
-        let detail = format!(
-            "{name} takes no more than {packet} bytes at once (max_allowed_packet); set it to {SMALLEST_LIMIT} or more"
-        );
-        return Err(StoreError::Format { detail });
-    }
-    Ok(packet)
+    Ok(())
 }
 
 /// Brings the tables to the newest version. Nodes that start at once wait for the first of them to have done it.

@@ -31,7 +31,12 @@ pub(super) enum Queue {
 }
 
 impl Queue {
-    fn of_code(code: i64) -> Option<Queue> {
+    /// An active task that has no slot of its plan.
+    pub(super) fn is_slotless(self, status: TaskStatus) -> bool {
+        self == Queue::Undo || (self == Queue::Damaged && status.is_active())
+    }
+
+    pub(super) fn of_code(code: i64) -> Option<Queue> {
         use Queue::{Asleep, AwaitsMessage, Damaged, Held, Left, Paused, Ready, Undo, WaitsForTenant};
         [Ready, WaitsForTenant, Held, Paused, Damaged, Undo, Asleep, Left, AwaitsMessage]
             .into_iter()
@@ -60,7 +65,7 @@ pub(super) struct SessionState {
 }
 
 pub(super) const PLAN: &str = "p.id, p.name, p.status, p.version, p.max_concurrency, p.recovery, p.workflow, p.pending, \
-    p.running, p.paused, p.completed, p.failed, p.cancelled, p.rolling_back, p.rolled_back, p.rollback_failed, p.asked, \
+    p.running, p.paused, p.completed, p.failed, p.cancelled, p.rolling_back, p.rolled_back, p.rollback_failed, p.slotless, \
     p.ready, p.created_at, p.started_at, p.ended_at, p.changed_by, p.digest";
 
 #[derive(Debug, Clone)]
@@ -73,7 +78,8 @@ pub(super) struct PlanState {
     pub(super) recovery: Recovery,
     pub(super) workflow: Option<String>,
     pub(super) counts: TaskCounts,
-    pub(super) asked: u64,
+    /// Active tasks that have no slot: rollbacks that were asked for and have not begun, and damaged ones.
+    pub(super) slotless: u64,
     pub(super) ready: u64,
     pub(super) created_at: Timestamp,
     pub(super) started_at: Option<Timestamp>,
@@ -99,7 +105,7 @@ impl PlanState {
                 }
                 counts
             },
-            asked: columns.natural()?,
+            slotless: columns.natural()?,
             ready: columns.natural()?,
             created_at: columns.time()?,
             started_at: columns.maybe_time()?,
@@ -124,7 +130,7 @@ impl PlanState {
     }
 
     pub(super) fn free_slots(&self) -> u64 {
-        let taken = (self.counts.running + self.counts.rolling_back).saturating_sub(self.asked);
+        let taken = (self.counts.running + self.counts.rolling_back).saturating_sub(self.slotless);
         u64::from(self.max_concurrency).saturating_sub(taken)
     }
 

@@ -17,7 +17,7 @@ use crate::snapshot::{SHORTEST, Snapshot, interval};
 
 use super::begin::Turn;
 use super::codec::{Columns, Sql};
-use super::log::{Stored, fold, read_stored};
+use super::log::{Stored, fold, fold_from_snapshot, read_stored};
 use super::sql::{NOW, numbers};
 use super::states::{Queue, Standing, TASK, TaskState};
 use super::writes::TakenLock;
@@ -29,6 +29,8 @@ pub(super) struct Candidate {
     created_at: Timestamp,
     body: Option<String>,
     crc: u32,
+    /// The only row of a log of one event.
+    creation: Option<Stored>,
     /// The task that has its tenant, and since when.
     lock: Option<(i64, Timestamp)>,
 }
@@ -37,8 +39,9 @@ impl Candidate {
     /// Whatever a claim reads of tasks, before the condition.
     pub(super) fn select() -> String {
         format!(
-            "SELECT {TASK}, c.created_at, c.body, c.crc, l.task, l.since FROM task_unit_runtimes r \
+            "SELECT {TASK}, c.created_at, c.body, c.crc, e.sequence, e.crc, e.body, l.task, l.since FROM task_unit_runtimes r \
              JOIN task_unit_configs c ON c.id = r.id JOIN sync_tasks p ON p.id = r.task_id \
+             LEFT JOIN milepost_events e ON r.version = 1 AND e.task = r.id AND e.sequence = 1 \
              LEFT JOIN milepost_locks l ON l.tenant = r.tenant AND l.expires_at >= {NOW}"
         )
     }
@@ -47,11 +50,12 @@ impl Candidate {
         let mut columns = Columns::from(row);
         let task = TaskState::read(&mut columns)?;
         let (created_at, body, crc) = (columns.time()?, columns.maybe()?, columns.next()?);
+        let creation = Stored::read_if_any(&mut columns)?;
         let lock = match (columns.maybe()?, columns.maybe_time()?) {
             (Some(task), Some(since)) => Some((task, since)),
             _ => None,
         };
-        Ok(Self { task, created_at, body, crc, lock })
+        Ok(Self { task, created_at, body, crc, creation, lock })
     }
 
     fn config(&self) -> Config {
@@ -156,13 +160,11 @@ impl Turn {
             self.desk.write_books_of_claim(book_changes(&decision.task, &decision.events));
         }
         // It took as long as that because its last snapshot was lost, or there was none.
-        let late = folded.events >= SHORTEST && folded.events > interval(&decision.task);
-        let snapshot = if late {
-            Snapshot::of(&decision.task)
-        } else {
-            Snapshot::due(&decision.task, task.version, &decision.events)
-        };
-        self.desk.keep_snapshot(no, snapshot);
+        if folded.events >= SHORTEST && folded.events > interval(&decision.task) {
+            self.desk.writes.snapshots.insert(no, Snapshot::of(&decision.task));
+        } else if let Some(snapshot) = Snapshot::due(&decision.task, task.version, &decision.events) {
+            self.desk.writes.snapshots.insert(no, snapshot);
+        }
         let status = decision.task.status();
         let lease = if status.is_active() { self.shared.new_lease() } else { 0 };
         let standing = Standing { lease, wake_at: None, asked: false };
@@ -178,6 +180,7 @@ impl Turn {
             epoch: lease,
             orphaned: false,
             blocked_by: None,
+            set_aside: None,
             progress: self.desk.tasks[&no].progress,
             claim_events: decision.events,
         };
@@ -230,38 +233,41 @@ impl Turn {
             Some(Err(error)) => return Ok(Err(crate::codec::damaged("its plan", error))),
             None => return Ok(Err(crate::codec::damaged("its plan", "it is missing"))),
         };
-        let spec = match candidate.config().spec(&shared, task.turn) {
-            Ok(spec) => spec,
-            Err(error) => return Ok(Err(error)),
-        };
+        let spec = candidate.config().spec(&shared, task.turn);
         let head = LogHead { version: task.version, last_event: 0, status: task.status };
-        let snapshot = material.snapshots.get(&task.no);
-        let log = material.logs.get(&task.no).map_or(&[][..], Vec::as_slice);
-        match (fold(&key, spec.clone(), &head, snapshot, log), snapshot) {
-            (Err(error), Some(_)) => {
-                tracing::warn!(task = %key.id, %error, "a snapshot is of no use; the log is read from its start");
-                let sql = format!(
-                    "SELECT sequence, crc, body FROM milepost_events WHERE task = {} ORDER BY sequence",
-                    task.no
-                );
-                let log = read_stored(self.ask_one(&sql).await?)?;
-                Ok(fold(&key, spec, &head, None, &log).map(|folded| (shared, folded)))
-            }
-            (folded, _) => Ok(folded.map(|folded| (shared, folded))),
+        let log = match &candidate.creation {
+            Some(creation) => std::slice::from_ref(creation),
+            None => material.logs.get(&task.no).map_or(&[][..], Vec::as_slice),
+        };
+        let Some(snapshot) = material.snapshots.get(&task.no) else {
+            return Ok(Ok((shared, fold(&key, spec, &head, log))));
+        };
+        if let Some(folded) = fold_from_snapshot(&key, &spec, &head, snapshot, log) {
+            return Ok(Ok((shared, folded)));
         }
+        let sql = format!("SELECT sequence, crc, body FROM milepost_events WHERE task = {} ORDER BY sequence", task.no);
+        let log = read_stored(self.ask_one(&sql).await?)?;
+        Ok(Ok((shared, fold(&key, spec, &head, &log))))
     }
 
-    /// Damaged data is never run from zero: it waits, visibly, for a person.
+    /// Damaged data is never run from zero: it waits, visibly, for a person. What it leaves to others until then is its
+    /// slot and its tenant.
     fn set_aside(&mut self, no: i64, error: &StoreError) -> Sql<()> {
         let task = self.desk.tasks.get_mut(&no).expect("a task is read before it is written");
         tracing::error!(task = %task.id, %error, "task cannot be run; it is left as it is");
-        let was_ready = task.queue.replace(Queue::Damaged) == Some(Queue::Ready);
-        let plan = task.plan;
+        let (before, status, plan) = (task.queue.replace(Queue::Damaged), task.status, task.plan);
+        let tenant = task.tenant.clone();
         self.desk.writes.set_aside.push((no, error.to_string()));
-        if was_ready {
-            self.desk.plan(plan).ready -= 1;
-            self.desk.writes.plans.insert(plan);
+        let state = self.desk.plan(plan);
+        state.ready -= u64::from(before == Some(Queue::Ready));
+        state.slotless += u64::from(Queue::Damaged.is_slotless(status));
+        state.slotless -= u64::from(before.is_some_and(|queue| queue.is_slotless(status)));
+        self.desk.writes.plans.insert(plan);
+        if let Some(tenant) = tenant {
+            self.desk.writes.unlocked.push(no);
+            self.desk.freed.insert(tenant);
         }
+        self.desk.offer();
         Ok(())
     }
 }

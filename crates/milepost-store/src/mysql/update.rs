@@ -202,7 +202,9 @@ impl Turn {
             let mut rows = JsonRows::default();
             for candidate in &candidates {
                 // What cannot be read is set aside when it is claimed.
-                if let Ok((_, folded)) = self.rebuild(candidate, &material).await? {
+                if let Ok((_, folded)) = self.rebuild(candidate, &material).await?
+                    && !folded.is_damaged()
+                {
                     let image = RowImage::of(&folded.task);
                     rows.row()
                         .number(candidate.task.no)

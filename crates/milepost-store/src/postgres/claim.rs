@@ -15,14 +15,14 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::books::book_changes;
-use crate::codec::{Folded, LogHead, SharedPlan, damaged, encode_events};
+use crate::codec::{Folded, LogHead, LogRow, SharedPlan, damaged, encode_events};
 use crate::error::StoreError;
 use crate::model::{ClaimRequest, Claimed, StoredTask, TaskRef};
 use crate::row::RowImage;
 use crate::snapshot::{SHORTEST, Snapshot, interval};
 
 use super::books::BookColumns;
-use super::codec::{config, head, plan_id};
+use super::codec::{config, creation, head, plan_id};
 use super::columns::{EventColumns, SnapshotColumns, TaskColumns, call};
 use super::fold::{Wanted, fold};
 use super::session::session_of;
@@ -115,6 +115,7 @@ struct Candidate {
     /// Free slots of its plan.
     room: i32,
     spec: Result<Arc<milepost_core::task::TaskSpec>, StoreError>,
+    creation: Option<LogRow>,
     shared: Option<SharedPlan>,
 }
 
@@ -207,11 +208,12 @@ impl Claiming<'_> {
             let config = config(row)?;
             let (key, plan, tenant) = (config.key.clone(), config.plan, config.tenant.clone());
             let (shared, spec) = match shared.get(&plan) {
-                Some(Ok(shared)) => (Some(shared.clone()), config.spec(shared, row.get("rank"))),
+                Some(Ok(shared)) => (Some(shared.clone()), Ok(config.spec(shared, row.get("rank")))),
                 Some(Err(why)) => (None, Err(damaged(format!("the plan of task {}", key.id), why))),
                 None => (None, Err(damaged(format!("the plan of task {}", key.id), "it is missing"))),
             };
             Ok(Candidate {
+                creation: creation(row, &key),
                 key,
                 plan,
                 tenant,
@@ -231,8 +233,8 @@ impl Claiming<'_> {
 
     /// One after another, as if each were taken before the next is looked at. Once something was passed over, no more
     /// PENDING tasks of other plans are taken: what comes forward in its place is before them.
-    async fn decide(&self, candidates: Vec<Candidate>, now: Timestamp) -> Result<Taking, StoreError> {
-        let mut folded = self.fold(&candidates).await?;
+    async fn decide(&self, mut candidates: Vec<Candidate>, now: Timestamp) -> Result<Taking, StoreError> {
+        let mut folded = self.fold(&mut candidates).await?;
         let mut taking = Taking::default();
         let mut rooms: HashMap<i64, i32> = HashMap::new();
         let mut tenants: HashSet<Tenant> = HashSet::new();
@@ -259,8 +261,7 @@ impl Claiming<'_> {
                 continue;
             }
             let decided = match (candidate.spec.as_ref(), folded.remove(&candidate.key.no)) {
-                (Ok(_), Some(Ok(folded))) => self.decision(&candidate, folded, now),
-                (Ok(_), Some(Err(error))) => Err(error.to_string()),
+                (Ok(_), Some(folded)) => self.decision(&candidate, folded, now),
                 (Ok(_), None) => Err("its log is missing".to_owned()),
                 (Err(error), _) => Err(error.to_string()),
             };
@@ -285,14 +286,14 @@ impl Claiming<'_> {
         Ok(taking)
     }
 
-    async fn fold(&self, candidates: &[Candidate]) -> Result<HashMap<i64, Result<Folded, StoreError>>, StoreError> {
-        let wanted = candidates.iter().filter(|candidate| !candidate.blocked).filter_map(|candidate| {
-            let spec = candidate.spec.as_ref().ok()?.clone();
-            Some(Wanted { key: candidate.key.clone(), spec, head: candidate.head })
+    async fn fold(&self, candidates: &mut [Candidate]) -> Result<HashMap<i64, Folded>, StoreError> {
+        let wanted = candidates.iter_mut().filter(|candidate| !candidate.blocked).filter_map(|candidate| {
+            let (spec, creation) = (candidate.spec.as_ref().ok()?.clone(), candidate.creation.take());
+            Some(Wanted { key: candidate.key.clone(), spec, head: candidate.head, creation })
         });
         let wanted: Vec<Wanted> = wanted.collect();
-        let folded = fold(&self.inner.server, &wanted).await?;
-        Ok(wanted.into_iter().map(|one| one.key.no).zip(folded).collect())
+        let numbers: Vec<i64> = wanted.iter().map(|one| one.key.no).collect();
+        Ok(numbers.into_iter().zip(fold(&self.inner.server, wanted).await?).collect())
     }
 
     fn decision(&self, candidate: &Candidate, folded: Folded, now: Timestamp) -> Result<(Decision, u64), String> {
@@ -375,9 +376,9 @@ impl Taking {
         let ord = self.numbers.len() as i64;
         self.books.extend(ord, book_changes(&task, &events));
         // It took as long as that because its last snapshot was lost, or made before there were any.
-        let late = folded >= SHORTEST && folded > interval(&task);
-        let snapshot = if late { Snapshot::of(&task) } else { Snapshot::due(&task, candidate.head.version, &events) };
-        if let Some(snapshot) = snapshot {
+        if folded >= SHORTEST && folded > interval(&task) {
+            self.snapshots.push(ord, Snapshot::of(&task));
+        } else if let Some(snapshot) = Snapshot::due(&task, candidate.head.version, &events) {
             self.snapshots.push(ord, snapshot);
         }
         let failed = events.iter().any(|record| matches!(record.event(), Event::TaskFailed { .. }));
@@ -390,6 +391,7 @@ impl Taking {
             task,
             orphaned: false,
             blocked_by: None,
+            set_aside: None,
             progress: None,
             claim_events: events,
         });

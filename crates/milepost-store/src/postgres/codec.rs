@@ -5,7 +5,7 @@ use milepost_core::task::{PlanStatus, TaskStatus};
 use milepost_core::time::Timestamp;
 use tokio_postgres::Row;
 
-use crate::codec::{Config, LogHead, damaged};
+use crate::codec::{Config, LogHead, LogRow, damaged};
 use crate::error::StoreError;
 use crate::model::TaskRef;
 
@@ -49,6 +49,12 @@ pub(super) fn config(row: &Row) -> Result<Config, StoreError> {
         body: row.get("body"),
         crc: crc(row, "crc"),
     })
+}
+
+/// The only row of a log of one event; none of a longer one, which is read by itself.
+pub(super) fn creation(row: &Row, key: &TaskRef) -> Option<LogRow> {
+    let text: &str = row.get::<_, Option<&str>>("creation")?;
+    Some(LogRow::read(1, text, crc(row, "creation_crc"), || format!("the creation of task {}", key.id)))
 }
 
 pub(super) fn head(row: &Row) -> Result<LogHead, StoreError> {

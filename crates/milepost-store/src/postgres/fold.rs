@@ -6,7 +6,7 @@ use std::sync::Arc;
 use milepost_core::task::{Task, TaskSpec};
 use tokio_postgres::types::Type;
 
-use crate::codec::{Folded, LogHead, LogRow, check_body, damaged, decode_events, fold_rows};
+use crate::codec::{Folded, LogHead, LogRow, check_body, damaged, fold_log, fold_rows};
 use crate::error::StoreError;
 use crate::model::TaskRef;
 use crate::snapshot::SHORTEST;
@@ -15,35 +15,33 @@ use super::codec::crc;
 use super::connect::Server;
 
 /// A task to be rebuilt.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) key: TaskRef,
     pub(super) spec: Arc<TaskSpec>,
     pub(super) head: LogHead,
+    /// The whole of a log of one event, if it was read with its task.
+    pub(super) creation: Option<LogRow>,
 }
 
 /// Each as it was at its head: rows of the log never change, so that it does not matter what has been added since.
-pub(super) async fn fold(server: &Server, wanted: &[Wanted]) -> Result<Vec<Result<Folded, StoreError>>, StoreError> {
-    let mut begun = begin_with_snapshots(server, wanted).await?;
-    let mut logs = read_logs(server, wanted, &begun).await?;
-    let mut folded: Vec<Result<Folded, StoreError>> = Vec::with_capacity(wanted.len());
-    for one in wanted {
-        let log = logs.remove(&one.key.no).unwrap_or(Ok(Vec::new()));
-        let (task, from_snapshot) = match begun.remove(&one.key.no) {
-            Some((task, _)) => (task, true),
-            None => (Task::created(one.spec.clone()), false),
+pub(super) async fn fold(server: &Server, mut wanted: Vec<Wanted>) -> Result<Vec<Folded>, StoreError> {
+    let mut begun = begin_with_snapshots(server, &wanted).await?;
+    let mut logs = read_logs(server, &mut wanted, &begun).await?;
+    let mut folded = Vec::with_capacity(wanted.len());
+    for mut one in wanted {
+        let log = logs.remove(&one.key.no).unwrap_or_default();
+        let Some((task, _)) = begun.remove(&one.key.no) else {
+            folded.push(fold_log(&one.key, one.spec, log, &one.head));
+            continue;
         };
-        let task = log.and_then(|log| fold_rows(&one.key, task, log, &one.head));
-        match task {
-            Err(error) if from_snapshot => {
-                tracing::warn!(task = %one.key.id, %error, "a snapshot is of no use; the log is read from its start");
-                let mut whole = read_logs(server, std::slice::from_ref(one), &HashMap::new()).await?;
-                let log = whole.remove(&one.key.no).unwrap_or(Ok(Vec::new()));
-                let start = Task::created(one.spec.clone());
-                folded.push(log.and_then(|log| fold_rows(&one.key, start, log, &one.head)));
-            }
-            task => folded.push(task),
+        let mut task = fold_rows(&one.key, task, log, &one.head);
+        if task.is_damaged() {
+            tracing::warn!(task = %one.key.id, "a snapshot does not lead to the task; the log is read from its start");
+            let mut whole = read_logs(server, std::slice::from_mut(&mut one), &HashMap::new()).await?;
+            task = fold_log(&one.key, one.spec, whole.remove(&one.key.no).unwrap_or_default(), &one.head);
         }
+        folded.push(task);
     }
     Ok(folded)
 }
@@ -79,20 +77,21 @@ async fn begin_with_snapshots(server: &Server, wanted: &[Wanted]) -> Result<Begu
     Ok(begun)
 }
 
-type Logs = HashMap<i64, Result<Vec<LogRow>, StoreError>>;
+type Logs = HashMap<i64, Vec<LogRow>>;
 
-async fn read_logs(server: &Server, wanted: &[Wanted], begun: &Begun) -> Result<Logs, StoreError> {
+async fn read_logs(server: &Server, wanted: &mut [Wanted], begun: &Begun) -> Result<Logs, StoreError> {
     let (mut numbers, mut lasts, mut firsts) = (Vec::new(), Vec::new(), Vec::new());
+    let mut logs = Logs::new();
     for one in wanted {
-        let (version, position) = begun.get(&one.key.no).map_or((1, 0), |(task, position)| (task.version(), *position));
-        // A log of one event is the creation, and needs no reading.
-        if one.head.version > version {
+        let (version, position) = begun.get(&one.key.no).map_or((0, 0), |(task, position)| (task.version(), *position));
+        if let Some(creation) = one.creation.take() {
+            logs.insert(one.key.no, vec![creation]);
+        } else if one.head.version > version {
             numbers.push(one.key.no);
             lasts.push(one.head.last_event);
             firsts.push(position);
         }
     }
-    let mut logs = Logs::new();
     if numbers.is_empty() {
         return Ok(logs);
     }
@@ -103,13 +102,9 @@ async fn read_logs(server: &Server, wanted: &[Wanted], begun: &Begun) -> Result<
         &[(&numbers, array.clone()), (&lasts, array.clone()), (&firsts, array)];
     for row in server.read("read events", sql, parameters).await? {
         let (no, position, sequence, text): (i64, i64, i64, &str) = (row.get(0), row.get(1), row.get(2), row.get(4));
-        let Ok(log) = logs.entry(no).or_insert_with(|| Ok(Vec::new())) else { continue };
         let what = || format!("event row {position}");
-        let records = check_body(text, crc(&row, "crc"), what).and_then(|()| decode_events(text, what));
-        match records {
-            Ok(records) => log.push(LogRow { sequence: sequence.unsigned_abs(), records }),
-            Err(error) => drop(logs.insert(no, Err(error))),
-        }
+        let read = LogRow::read(sequence.unsigned_abs(), text, crc(&row, "crc"), what);
+        logs.entry(no).or_default().push(read);
     }
     Ok(logs)
 }

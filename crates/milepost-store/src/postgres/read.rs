@@ -7,7 +7,7 @@ use milepost_core::time::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::codec::{check_body, damaged, decode_events};
+use crate::codec::{LogRow, damaged, number_events};
 use crate::error::StoreError;
 use crate::model::{EventQuery, LockRow, LogChunk, LogQuery, Page, PlanQuery, PlanRow, StoredEvent};
 
@@ -78,25 +78,25 @@ impl Inner {
     }
 
     pub(super) async fn events(&self, query: &EventQuery) -> Result<Vec<StoredEvent>, StoreError> {
-        let no = self.task_number(&query.task).await?.ok_or_else(|| missing_task(&query.task))?;
+        let sql = "SELECT c.no, c.created_at, r.version FROM @.task_configs c JOIN @.task_runtimes r ON r.no = c.no \
+                   WHERE c.id = $1";
+        let rows = self.server.read("read a task", sql, &[(&query.task.as_str(), Type::TEXT)]).await?;
+        let found = rows.first().ok_or_else(|| missing_task(&query.task))?;
+        let (no, created_at, version): (i64, i64, i64) = (found.get(0), found.get(1), found.get(2));
         // The row that the first wanted event is in may begin before it.
         let sql = "SELECT pos, seq, crc, body FROM @.events WHERE task = $1 AND pos >= coalesce(\
                    (SELECT max(pos) FROM @.events WHERE task = $1 AND seq <= $2), 0) ORDER BY pos LIMIT $3";
         let (first, limit) = (i64::try_from(query.after + 1).unwrap_or(i64::MAX), one_more(query.limit));
         let parameters: &super::connect::Parameters<'_> =
             &[(&no, Type::INT8), (&first, Type::INT8), (&limit, Type::INT8)];
-        let mut events = Vec::new();
-        for row in self.server.read("read events", sql, parameters).await? {
+        let rows = self.server.read("read events", sql, parameters).await?;
+        let end = ((rows.len() as i64) < limit).then(|| version.unsigned_abs());
+        let log = rows.iter().map(|row| {
             let (position, sequence, text): (i64, i64, &str) = (row.get(0), row.get(1), row.get(3));
             let what = || format!("event row {position} of task {}", query.task);
-            check_body(text, crc(&row, "crc"), what)?;
-            let records = decode_events(text, what)?;
-            let numbered = (sequence.unsigned_abs()..).zip(records);
-            events.extend(numbered.map(|(sequence, record)| StoredEvent { sequence, record }));
-        }
-        events.retain(|event| event.sequence > query.after);
-        events.truncate(query.limit);
-        Ok(events)
+            LogRow::read(sequence.unsigned_abs(), text, crc(row, "crc"), what)
+        });
+        Ok(number_events(log, query, end, Timestamp::from_millis(created_at)))
     }
 
     pub(super) async fn logs(&self, query: &LogQuery) -> Result<Vec<LogChunk>, StoreError> {

@@ -11,23 +11,24 @@ use crate::model::{Page, StoredTask, TaskQuery, TaskRef, TaskRow, TasksOf};
 use crate::row::{FLAG_AWAITS_MESSAGE, FLAG_INTERRUPTED, FLAG_PAUSE_REQUESTED};
 
 use super::claim::missing_plan;
-use super::codec::{config, head, plan_id, task_id, task_status, tenant, time};
+use super::codec::{config, creation, head, plan_id, task_id, task_status, tenant, time};
 use super::fold::{Wanted, fold};
 use super::read::{one_more, page};
 use super::store::Inner;
 
-/// Who else has the tenant that a task waits for, as `planId:taskId`, or what else keeps it from running; and whether the
-/// node that has it is gone.
-const STANDING: &str = "CASE WHEN r.queue = 4 THEN r.reason \
-        WHEN r.tenant IS NOT NULL AND (r.status = 0 OR r.status IN (1, 6) AND r.lease = 0) THEN (\
+/// Who else has the tenant that a task waits for, as `planId:taskId`; why it was set aside, if it was; and whether the node
+/// that has it is gone.
+const STANDING: &str = "CASE WHEN r.tenant IS NOT NULL AND (r.status = 0 OR r.status IN (1, 6) AND r.lease = 0) THEN (\
             SELECT q.id || ':' || h.id FROM @.locks l JOIN @.task_configs h ON h.no = l.task JOIN @.plans q ON q.no = h.plan \
             WHERE l.tenant = r.tenant AND l.task <> r.no AND l.expires_at >= @.now_ms()) END AS blocked_by, \
+    CASE WHEN r.queue = 4 THEN r.reason END AS set_aside, \
     r.status IN (1, 6) AND r.lease <> 0 AND NOT EXISTS (SELECT FROM @.nodes n WHERE n.session = r.lease >> 40 \
         AND NOT n.ended AND n.expires_at >= @.now_ms()) AS orphaned, r.progress, r.progress_of, r.lease";
 
 pub(super) async fn task(inner: &Inner, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
     match look(inner, id).await {
         // An update of its plan may have taken its log away under our eyes.
+        Ok(Some(stored)) if stored.task.damage().is_some() => look(inner, id).await,
         Err(StoreError::Damaged { .. }) => look(inner, id).await,
         found => found,
     }
@@ -36,8 +37,9 @@ pub(super) async fn task(inner: &Inner, id: &TaskId) -> Result<Option<StoredTask
 async fn look(inner: &Inner, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
     let sql = format!(
         "SELECT c.no, c.id, c.plan, c.tenant, c.created_at, c.body, c.crc, r.rank, r.version, r.last_event, r.status, \
-         p.revision, {STANDING} \
-         FROM @.task_configs c JOIN @.task_runtimes r ON r.no = c.no JOIN @.plans p ON p.no = c.plan WHERE c.id = $1"
+         p.revision, e.crc AS creation_crc, e.body AS creation, {STANDING} \
+         FROM @.task_configs c JOIN @.task_runtimes r ON r.no = c.no JOIN @.plans p ON p.no = c.plan \
+         LEFT JOIN @.events e ON r.version = 1 AND e.pos = r.last_event WHERE c.id = $1"
     );
     let rows = inner.server.read("read a task", &sql, &[(&id.as_str(), Type::TEXT)]).await?;
     let Some(row) = rows.first() else { return Ok(None) };
@@ -47,15 +49,16 @@ async fn look(inner: &Inner, id: &TaskId) -> Result<Option<StoredTask>, StoreErr
     let missing = || Err("it is missing".to_owned());
     let shared = shared.remove(&plan).unwrap_or_else(missing);
     let shared = shared.map_err(|why| damaged(format!("the plan of task {id}"), why))?;
-    let spec = config.spec(&shared, row.get("rank"))?;
-    let wanted = Wanted { key: key.clone(), spec, head };
-    let folded = fold(&inner.server, &[wanted]).await?.remove(0)?;
+    let spec = config.spec(&shared, row.get("rank"));
+    let wanted = Wanted { creation: creation(row, &key), key: key.clone(), spec, head };
+    let folded = fold(&inner.server, vec![wanted]).await?.remove(0);
     Ok(Some(StoredTask {
         key,
         task: folded.task,
         epoch: row.get::<_, i64>("lease").unsigned_abs(),
         orphaned: row.get("orphaned"),
         blocked_by: row.get("blocked_by"),
+        set_aside: row.get("set_aside"),
         progress: progress(row),
         claim_events: Vec::new(),
     }))
@@ -125,6 +128,7 @@ fn task_row(row: &Row) -> Result<TaskRow, StoreError> {
         attempt: row.get::<_, i32>("attempt").unsigned_abs(),
         next_due: time(row, "due_at"),
         blocked_by: row.get("blocked_by"),
+        set_aside: row.get("set_aside"),
         reason: row.get("reason"),
         progress: progress(row),
         created_at: Timestamp::from_millis(row.get("created_at")),

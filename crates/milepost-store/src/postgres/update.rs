@@ -9,7 +9,7 @@ use milepost_core::task::{PlanStatus, TaskStatus};
 use milepost_core::time::Timestamp;
 use tokio_postgres::types::Type;
 
-use crate::codec::{Config, LogHead, SharedPlan, encode_config};
+use crate::codec::{Config, LogHead, SharedPlan, damaged, encode_config};
 use crate::error::{Clash, StoreError};
 use crate::model::{Difference, Start, Submission, Submitted};
 use crate::row::RowImage;
@@ -195,12 +195,15 @@ async fn refold(
         kept.bodies.push(body.clone());
         kept.crcs.push(crc.into());
         let key = old.key.clone();
-        let spec = Config { body, crc, tenant: definition.tenant.clone(), ..old }.spec(&shared, rank)?;
-        wanted.push(Wanted { key, spec, head });
+        let spec = Config { body, crc, tenant: definition.tenant.clone(), ..old }.spec(&shared, rank);
+        wanted.push(Wanted { key, spec, head, creation: None });
     }
-    for folded in fold(&inner.server, &wanted).await? {
+    for folded in fold(&inner.server, wanted).await? {
         // What cannot be read is not changed either: a person has to look at it first.
-        let row = RowImage::of(&folded?.task);
+        if let Some(reason) = folded.task.damage() {
+            return Err(damaged(format!("task {}", folded.task.id()), reason));
+        }
+        let row = RowImage::of(&folded.task);
         kept.dones.push(i32::try_from(row.done).map_err(unavailable("count stages"))?);
         kept.totals.push(i32::try_from(row.total).map_err(unavailable("count stages"))?);
         kept.stages.push(row.stage);

@@ -55,8 +55,11 @@ fn change(answer: &Answer) -> Result<Change, StoreError> {
             let (sequence, records) = if kind == "c" {
                 (1, vec![Record::new(answer.time(5)?, Event::TaskCreated {})])
             } else {
-                let row = decode_row(body, &TaskRef { id: task.clone(), no: 0 })?;
-                (row.sequence, row.records)
+                let row = decode_row(body.as_bytes(), 0, &TaskRef { id: task.clone(), no: 0 });
+                match row.lost {
+                    Some(reason) => return Err(damaged(format!("a row of task {task}"), reason)),
+                    None => (row.sequence, row.records),
+                }
             };
             Changed::Task { task, tenant, sequence, records }
         }

@@ -209,6 +209,7 @@ async fn decide_one(
         epoch: if held { shared.session.new_lease(session) } else { 0 },
         orphaned: false,
         blocked_by: None,
+        set_aside: None,
         progress: None,
         claim_events: decision.events,
         task: decision.task,
@@ -222,13 +223,16 @@ pub(super) async fn fold(shared: &Shared, described: Described) -> Result<Folded
     let key = described.key.clone();
     let had_snapshot = described.has_snapshot();
     match described.fold(&plan) {
+        Ok(folded) if folded.is_damaged() && had_snapshot => {
+            tracing::warn!(task = %key.id, "a snapshot does not lead to the task; the log is read from its start");
+        }
         Err(error) if had_snapshot => {
             tracing::warn!(task = %key.id, %error, "a snapshot is of no use; the log is read from its start");
-            let answer = shared.question("described", &[&key.no.to_string()], "read a task").await?;
-            Described::read(answer)?.fold(&plan)
         }
-        folded => folded,
+        folded => return folded,
     }
+    let answer = shared.question("described", &[&key.no.to_string()], "read a task").await?;
+    Described::read(answer)?.fold(&plan)
 }
 
 /// False when others were faster with all of it.

@@ -9,9 +9,7 @@ use redis::Cmd;
 use serde::{Deserialize, Serialize};
 
 use crate::books::book_changes;
-use crate::codec::{
-    Config, Folded, LogHead, LogRow, SharedPlan, check_body, damaged, decode_events, encode_events, fold_rows,
-};
+use crate::codec::{Config, Folded, LogHead, LogRow, SharedPlan, check_body, damaged, encode_events, fold_rows};
 use crate::error::StoreError;
 use crate::model::{LogChunk, TaskRef};
 use crate::row::RowImage;
@@ -115,7 +113,7 @@ impl Change {
 
     /// It took long to read because its last snapshot was lost, or made before there were any.
     pub(super) fn keep_snapshot(&mut self, task: &Task) {
-        self.snapshot = Snapshot::of(task).map(|kept| encode_snapshot(&kept)).unwrap_or_default();
+        self.snapshot = encode_snapshot(&Snapshot::of(task));
     }
 
     /// For a task that stays what it is, under the lease that it has. It means nothing for the books.
@@ -175,17 +173,29 @@ pub(super) fn encode_row(sequence: u64, events: &[Record]) -> String {
     format!("{sequence} {} {}", body.crc, body.text)
 }
 
-pub(super) fn decode_row(text: &str, key: &TaskRef) -> Result<LogRow, StoreError> {
+/// One without a sequence of its own comes right behind the row before it, which ends before `next`.
+pub(super) fn decode_row(row: &[u8], next: u64, key: &TaskRef) -> LogRow {
+    let text = String::from_utf8_lossy(row);
     let what = || format!("an event row of task {}", key.id);
     let mut parts = text.splitn(3, ' ');
     let (Some(sequence), Some(crc), Some(body)) = (parts.next(), parts.next(), parts.next()) else {
-        return Err(damaged(what(), "it is cut off"));
+        return LogRow::lost(next, &damaged(what(), "it is cut off"));
     };
-    let (Ok(sequence), Ok(crc)) = (sequence.parse(), crc.parse()) else {
-        return Err(damaged(what(), "it does not begin with its sequence and checksum"));
-    };
-    check_body(body, crc, what)?;
-    Ok(LogRow { sequence, records: decode_events(body, what)? })
+    match (sequence.parse(), crc.parse()) {
+        (Ok(sequence), Ok(crc)) => LogRow::read(sequence, body, crc, what),
+        _ => LogRow::lost(next, &damaged(what(), "it does not begin with its sequence and checksum")),
+    }
+}
+
+/// Rows in order, of which the first is expected to begin with event `next`.
+pub(super) fn decode_rows(rows: &Answer, mut next: u64, key: &TaskRef) -> Result<Vec<LogRow>, StoreError> {
+    let mut log = Vec::with_capacity(rows.len());
+    for index in 0..rows.len() {
+        let row = decode_row(rows.bytes(index)?, next, key);
+        next = row.sequence + (row.records.len() as u64).max(1);
+        log.push(row);
+    }
+    Ok(log)
 }
 
 pub(super) fn encode_snapshot(snapshot: &Snapshot) -> String {
@@ -273,11 +283,10 @@ impl Described {
     /// The task that its log makes, from the snapshot on if there is one.
     pub(super) fn fold(self, plan: &SharedPlan) -> Result<Folded, StoreError> {
         let Self { key, config, rank, head, snapshot, rows, .. } = self;
-        let spec = config.spec(plan, rank)?;
+        let spec = config.spec(plan, rank);
         let task = if snapshot.is_empty() { Task::created(spec) } else { decode_snapshot(&spec, &snapshot, &key)? };
-        let rows = (0..rows.len()).map(|index| decode_row(rows.text(index)?, &key));
-        let rows: Vec<LogRow> = rows.collect::<Result<_, _>>()?;
-        fold_rows(&key, task, rows, &head)
+        let rows = decode_rows(&rows, task.version() + 1, &key)?;
+        Ok(fold_rows(&key, task, rows, &head))
     }
 }
 

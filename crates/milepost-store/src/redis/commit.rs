@@ -139,6 +139,8 @@ fn is_of_stages(event: &Event) -> bool {
         | Event::RollbackStarted { .. }
         | Event::TaskRolledBack { .. }
         | Event::RollbackFailed { .. }
+        | Event::EventLost { .. }
+        | Event::TaskRepaired { .. }
         | Event::CheckpointDiscarded { .. }
         | Event::DeadLettered { .. }
         | Event::MessageReceived { .. }

@@ -6,7 +6,7 @@ use milepost_core::id::{StageName, TaskId};
 use milepost_core::task::{Event, Record, TaskStatus};
 use milepost_core::time::Timestamp;
 
-use crate::codec::damaged;
+use crate::codec::{LogRow, damaged, number_events};
 use crate::error::StoreError;
 use crate::model::{
     EventQuery, LockRow, LogChunk, LogQuery, Page, StoredEvent, StoredTask, TaskQuery, TaskRef, TaskRow, TasksOf,
@@ -15,7 +15,7 @@ use crate::row::{FLAG_AWAITS_MESSAGE, FLAG_INTERRUPTED, FLAG_PAUSE_REQUESTED};
 
 use super::answer::Answer;
 use super::claim::fold;
-use super::codec::{Described, Image, decode_output, decode_progress, decode_row};
+use super::codec::{Described, Image, decode_output, decode_progress, decode_rows};
 use super::commit::not_found;
 use super::plans::missing;
 use super::shared::Shared;
@@ -25,11 +25,12 @@ pub(super) async fn task(shared: &Shared, id: &TaskId) -> Result<Option<StoredTa
     if answer.is_empty() {
         return Ok(None);
     }
-    let (orphaned, blocked_by) = (answer.is_set(1)?, some(answer.text(2)?));
+    let (orphaned, blocked_by, set_aside) = (answer.is_set(1)?, some(answer.text(2)?), some(answer.text(3)?));
     let described = Described::read(answer.list(0)?)?;
     let (key, epoch, progress) = (described.key.clone(), described.lease, described.progress);
     let task = fold(shared, described).await?.task;
-    Ok(Some(StoredTask { key, task, epoch, orphaned, blocked_by, progress, claim_events: Vec::new() }))
+    let claim_events = Vec::new();
+    Ok(Some(StoredTask { key, task, epoch, orphaned, blocked_by, set_aside, progress, claim_events }))
 }
 
 pub(super) async fn tasks(shared: &Shared, query: &TaskQuery) -> Result<Page<TaskRow>, StoreError> {
@@ -74,6 +75,7 @@ fn task_row(answer: &Answer) -> Result<TaskRow, StoreError> {
     let broken = |detail: String| damaged(format!("the row of task {}", key.id), detail);
     let status = TaskStatus::from_code(answer.number(4)?).ok_or_else(|| broken("no such status".to_owned()))?;
     let image: Image = serde_json::from_str(answer.text(7)?).map_err(|error| broken(error.to_string()))?;
+    let set_aside = some(answer.text(11)?);
     let orphaned = answer.is_set(9)?;
     Ok(TaskRow {
         plan: answer.plan_id(2)?,
@@ -89,7 +91,8 @@ fn task_row(answer: &Answer) -> Result<TaskRow, StoreError> {
         attempt: image.attempt,
         next_due: image.due_at.map(Timestamp::from_millis),
         blocked_by: some(answer.text(10)?),
-        reason: some(answer.text(11)?).or(image.reason),
+        reason: set_aside.clone().or(image.reason),
+        set_aside,
         progress: decode_progress(answer.text(8)?),
         created_at: answer.time(6)?,
         started_at: image.started_at.map(Timestamp::from_millis),
@@ -112,27 +115,20 @@ pub(super) async fn events(shared: &Shared, query: &EventQuery) -> Result<Vec<St
         if answer.is_empty() {
             return Err(not_found(&query.task));
         }
-        let (created_at, more) = (answer.time(0)?, answer.is_set(2)?);
+        let (created_at, more, version) = (answer.time(0)?, answer.is_set(2)?, answer.unsigned(3)?);
+        let key = TaskRef { id: query.task.clone(), no: 0 };
+        let mut log = decode_rows(&answer.list(1)?, (after + 1).max(2), &key)?;
         if after == 0 {
             // The creation is known without a row.
-            events.push(StoredEvent { sequence: 1, record: Record::new(created_at, Event::TaskCreated {}) });
-            after = 1;
+            let creation = vec![Record::new(created_at, Event::TaskCreated {})];
+            log.insert(0, LogRow { sequence: 1, records: creation, lost: None });
         }
-        let rows = answer.list(1)?;
-        let key = TaskRef { id: query.task.clone(), no: 0 };
-        for index in 0..rows.len() {
-            let row = decode_row(rows.text(index)?, &key)?;
-            for (sequence, record) in (row.sequence..).zip(row.records) {
-                if sequence > after {
-                    events.push(StoredEvent { sequence, record });
-                    after = sequence;
-                }
-            }
-        }
+        let page = EventQuery { after, limit: query.limit - events.len(), ..query.clone() };
+        events.extend(number_events(log, &page, (!more).then_some(version), created_at));
         if events.len() >= query.limit || !more {
-            events.truncate(query.limit);
             return Ok(events);
         }
+        after = events.last().map_or(after, |event| event.sequence);
     }
 }
 

@@ -82,7 +82,9 @@ async fn image(shared: &Shared, plan: &SharedPlan, no: i64, definition: &TaskDef
     described.rank = -i64::from(definition.priority);
     // What cannot be read is set aside when it is claimed.
     Ok(match described.fold(plan) {
-        Ok(Folded { task, .. }) => Shown { image: Image::of(&task).text(), awaits_message: task.awaits_message() },
-        Err(_) => Shown { image: old, awaits_message: false },
+        Ok(Folded { task, .. }) if task.damage().is_none() => {
+            Shown { image: Image::of(&task).text(), awaits_message: task.awaits_message() }
+        }
+        Ok(_) | Err(_) => Shown { image: old, awaits_message: false },
     })
 }

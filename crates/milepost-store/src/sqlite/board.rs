@@ -103,8 +103,8 @@ pub(super) struct Board {
     pub(super) waiting: HashMap<Tenant, BTreeSet<Place>>,
     /// Given back until an instant.
     pub(super) parked: BTreeSet<Parked>,
-    /// Those of the parked that are rollbacks a person asked for: they have neither slot nor tenant yet. By plan.
-    pub(super) asked: BTreeMap<i64, BTreeSet<i64>>,
+    /// Active tasks that have neither slot nor tenant, by plan: parked rollbacks that a person asked for, and damaged ones.
+    pub(super) slotless: BTreeMap<i64, BTreeSet<i64>>,
     /// RUNNING and held by nobody alive, by plan.
     pub(super) orphans: BTreeMap<i64, BTreeSet<i64>>,
     /// The same for ROLLING_BACK, which does not wait for its plan to run.
@@ -188,7 +188,7 @@ impl Board {
         let mut statement = connection.prepare(
             "SELECT r.no, r.plan, r.rank, r.queue, r.lease, r.wake_at, c.tenant, r.status, r.version, r.last_event
              FROM task_runtimes r JOIN task_configs c ON c.no = r.no
-             WHERE r.queue IN (1, 2, 5)",
+             WHERE r.queue IN (1, 2, 4, 5)",
         )?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
@@ -198,8 +198,14 @@ impl Board {
                 continue;
             }
             let status = task_status(row, 7)?;
+            if row.get::<_, i64>(3)? == Queue::Damaged.code() {
+                if status.is_active() {
+                    self.leave_slot(plan, no);
+                }
+                continue;
+            }
             if row.get::<_, i64>(3)? == Queue::Undo.code() {
-                self.ask(plan, no);
+                self.leave_slot(plan, no);
             }
             match (row.get::<_, i64>(4)?.unsigned_abs(), time(row, 5)?) {
                 (0, Some(wake_at)) => {
@@ -223,18 +229,18 @@ impl Board {
         orphans.entry(plan).or_default().insert(no);
     }
 
-    /// A rollback that waits for its tenant and a slot of its plan; until then it takes up neither.
-    pub(super) fn ask(&mut self, plan: i64, no: i64) {
-        self.asked.entry(plan).or_default().insert(no);
+    /// A rollback that waits for its tenant and a slot of its plan, or a damaged task: until it goes on it takes up neither.
+    pub(super) fn leave_slot(&mut self, plan: i64, no: i64) {
+        self.slotless.entry(plan).or_default().insert(no);
     }
 
-    pub(super) fn is_asked(&self, plan: i64, no: i64) -> bool {
-        self.asked.get(&plan).is_some_and(|tasks| tasks.contains(&no))
+    pub(super) fn is_slotless(&self, plan: i64, no: i64) -> bool {
+        self.slotless.get(&plan).is_some_and(|tasks| tasks.contains(&no))
     }
 
     /// Slots of the plan that are taken.
     fn active(&self, plan: i64) -> u64 {
-        let waiting = self.asked.get(&plan).map_or(0, |tasks| tasks.len() as u64);
+        let waiting = self.slotless.get(&plan).map_or(0, |tasks| tasks.len() as u64);
         self.plans.get(&plan).map_or(0, |open| open.counts.running + open.counts.rolling_back - waiting)
     }
 
@@ -250,7 +256,7 @@ impl Board {
 
     /// The task is held again, or no longer active.
     pub(super) fn adopt(&mut self, plan: i64, no: i64) {
-        for orphans in [&mut self.orphans, &mut self.undoing, &mut self.asked] {
+        for orphans in [&mut self.orphans, &mut self.undoing, &mut self.slotless] {
             if let Some(of_plan) = orphans.get_mut(&plan) {
                 of_plan.remove(&no);
                 if of_plan.is_empty() {

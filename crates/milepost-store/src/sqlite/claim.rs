@@ -16,7 +16,7 @@ use crate::model::{ClaimRequest, Claimed, StoredTask, TaskRef};
 use crate::row::RowImage;
 use crate::snapshot::{SHORTEST, Snapshot, interval};
 
-use super::board::{Lease, Parked, Queue};
+use super::board::{Lease, Parked, Place, Queue};
 use super::codec::{fold, read_config, read_head, time};
 use super::commit::Standing;
 use super::writer::{Performed, Writer};
@@ -52,7 +52,7 @@ impl Writer {
         let due = self.board.parked.iter().take_while(|parked| parked.0 <= claimed.now);
         let due: Vec<Parked> = due.filter(|parked| self.may_wake(parked, only, request)).copied().collect();
         for (_, no, plan, _) in due {
-            let has_slot = !self.board.is_asked(plan, no) || self.board.free_slots(plan) > 0;
+            let has_slot = !self.board.is_slotless(plan, no) || self.board.free_slots(plan) > 0;
             if has_slot && count(claimed) < request.limit {
                 self.take_on(no, request, claimed)?;
             }
@@ -173,36 +173,35 @@ impl Writer {
             self.board.parked.remove(&(at, no, plan, head.status));
         }
         if let Err(error) = self.board.open_plan(&self.connection, plan) {
-            return self.set_aside(no, plan, &key, &error);
+            return self.set_aside(&key, (plan, rank, no), &tenant, head.status, &error);
         }
         let shared = self.board.plans[&plan].shared.clone();
-        let folded = config.spec(&shared, rank).and_then(|spec| fold(&self.connection, &key, spec, &head));
-        let Folded { task, events } = match folded {
+        let folded = match fold(&self.connection, &key, config.spec(&shared, rank), &head) {
             Ok(folded) => folded,
-            Err(error) => return self.set_aside(no, plan, &key, &error),
+            Err(error) => return self.set_aside(&key, (plan, rank, no), &tenant, head.status, &error),
         };
+        let Folded { task, events } = folded;
         let lost = lease != 0 && head.status.is_active() && !task.interrupted();
         let lost_by: Option<Arc<str>> = lost.then(|| task.node().cloned().unwrap_or_else(|| "unknown".into()));
         let claim = Claim { node: request.node.clone(), lost_by, automatic: request.only.is_none() };
         let decision = match decide_on(task.into(), Command::Claim(claim), claimed.now) {
             Ok(decision) => decision,
-            Err(refused) => return self.set_aside(no, plan, &key, &StoreError::Task(refused.rejection)),
+            Err(refused) => {
+                let why = StoreError::Task(refused.rejection);
+                return self.set_aside(&key, (plan, rank, no), &tenant, head.status, &why);
+            }
         };
         let for_books = book_changes(&decision.task, &decision.events);
         if let Some(kept) = self.kept(&for_books)? {
-            return self.set_aside(no, plan, &key, &kept);
+            return self.set_aside(&key, (plan, rank, no), &tenant, head.status, &kept);
         }
         self.write_books(&for_books)?;
         let body = (!decision.events.is_empty()).then(|| encode_events(&decision.events));
         let position = self.append(no, head.version, head.last_event, body.as_ref())?;
         // It took as long as that because its last snapshot was lost, or made before there were any.
-        let late = events >= SHORTEST && events > interval(&decision.task);
-        let snapshot = if late {
-            Snapshot::of(&decision.task)
-        } else {
-            Snapshot::due(&decision.task, head.version, &decision.events)
-        };
-        if let Some(snapshot) = snapshot {
+        if events >= SHORTEST && events > interval(&decision.task) {
+            self.keep_snapshot(no, position, &Snapshot::of(&decision.task))?;
+        } else if let Some(snapshot) = Snapshot::due(&decision.task, head.version, &decision.events) {
             self.keep_snapshot(no, position, &snapshot)?;
         }
         let row = RowImage::of(&decision.task);
@@ -222,6 +221,7 @@ impl Writer {
             epoch: number,
             orphaned: false,
             blocked_by: None,
+            set_aside: None,
             progress: None,
             claim_events: decision.events,
             task: decision.task,
@@ -271,14 +271,31 @@ impl Writer {
         self.set_queue(no, Queue::WaitsForTenant)
     }
 
-    /// Damaged data is never run from zero: it waits, visibly, for a person.
-    fn set_aside(&mut self, no: i64, plan: i64, key: &TaskRef, error: &StoreError) -> rusqlite::Result<()> {
+    /// Damaged data is never run from zero: it waits, visibly, for a person. What it leaves to others until then is its
+    /// slot and its tenant.
+    fn set_aside(
+        &mut self,
+        key: &TaskRef,
+        place: Place,
+        tenant: &Option<Tenant>,
+        status: TaskStatus,
+        error: &StoreError,
+    ) -> rusqlite::Result<()> {
         tracing::error!(task = %key.id, %error, "task cannot be run; it is left as it is");
+        let (plan, _, no) = place;
         self.board.adopt(plan, no);
+        if status.is_active() {
+            self.board.leave_slot(plan, no);
+        }
         self.connection
             .prepare_cached("UPDATE task_runtimes SET reason = ?2 WHERE no = ?1")?
             .execute(params![no, error.to_string()])?;
-        self.set_queue(no, Queue::Damaged)
+        self.set_queue(no, Queue::Damaged)?;
+        if let Some(tenant) = tenant {
+            self.free_tenant(tenant, place)?;
+        }
+        self.board.offer(plan);
+        Ok(())
     }
 
     fn set_queue(&self, no: i64, queue: Queue) -> rusqlite::Result<()> {

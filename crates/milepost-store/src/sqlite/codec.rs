@@ -8,7 +8,7 @@ use milepost_core::task::{PlanStatus, Task, TaskSpec, TaskStatus};
 use milepost_core::time::Timestamp;
 use rusqlite::{Connection, Row};
 
-use crate::codec::{Config, Folded, LogHead, check_body, damaged, fold_rows};
+use crate::codec::{Config, Folded, LogHead, check_body, damaged, fold_log, fold_rows};
 use crate::error::StoreError;
 use crate::model::TaskRef;
 use crate::snapshot::SHORTEST;
@@ -44,14 +44,19 @@ pub(super) fn fold(
 ) -> Result<Folded, StoreError> {
     if head.version >= SHORTEST {
         match fold_from_snapshot(connection, key, &spec, head) {
-            Ok(Some(folded)) => return Ok(folded),
+            Ok(Some(folded)) if !folded.is_damaged() => return Ok(folded),
+            Ok(Some(_)) => {
+                tracing::warn!(task = %key.id, "a snapshot does not lead to the task; the log is read from its start");
+            }
             Ok(None) => {}
             Err(error) => {
                 tracing::warn!(task = %key.id, %error, "a snapshot is of no use; the log is read from its start");
             }
         }
     }
-    fold_on(connection, key, Task::created(spec), 0, head)
+    let mut log = read_log(connection, key, head.last_event, Since { sequence: 0, position: 0 })?;
+    log.reverse();
+    Ok(fold_log(key, spec, log, head))
 }
 
 fn fold_from_snapshot(
@@ -63,25 +68,9 @@ fn fold_from_snapshot(
     let Some(kept) = read_snapshot(connection, key)? else { return Ok(None) };
     let invalid = |error| damaged(format!("the snapshot of task {}", key.id), error);
     let task = Task::from_image(spec.clone(), &kept.text).map_err(invalid)?;
-    fold_on(connection, key, task, kept.position, head).map(Some)
-}
-
-/// What the log after `position` makes of a task.
-fn fold_on(
-    connection: &Connection,
-    key: &TaskRef,
-    task: Task,
-    position: i64,
-    head: &LogHead,
-) -> Result<Folded, StoreError> {
-    let first = task.version();
-    // A log of one event is the creation, and needs no reading.
-    let log = if head.version > first {
-        read_log(connection, key, head.last_event, Since { sequence: first, position })?
-    } else {
-        Vec::new()
-    };
-    fold_rows(key, task, log.into_iter().rev(), head)
+    let since = Since { sequence: task.version(), position: kept.position };
+    let log = read_log(connection, key, head.last_event, since)?;
+    Ok(Some(fold_rows(key, task, log.into_iter().rev(), head)))
 }
 
 /// Version, last event and status: columns 8 to 10 of the statement that reads a task.

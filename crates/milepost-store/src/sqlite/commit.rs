@@ -255,7 +255,7 @@ impl Writer {
         row: &RowImage,
         standing: Standing,
     ) -> rusqlite::Result<()> {
-        let (was_asked, keeps) = (self.board.is_asked(before.plan, no), standing.lease != 0);
+        let (was_asked, keeps) = (self.board.is_slotless(before.plan, no), standing.lease != 0);
         self.board.adopt(before.plan, no);
         // An operator may have reached a parked task; its old time no longer counts.
         if let Some(at) = before.wake_at {
@@ -273,7 +273,7 @@ impl Writer {
         } else {
             self.board.leases.remove(&no);
             if standing.asked {
-                self.board.ask(before.plan, no);
+                self.board.leave_slot(before.plan, no);
             }
             match (row.status.is_active(), standing.wake_at) {
                 (true, Some(at)) => {

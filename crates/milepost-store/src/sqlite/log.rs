@@ -1,8 +1,10 @@
 //! A task's own log: its rows lie between those of others, and each knows the one before it.
 
+use std::borrow::Cow;
 use std::sync::mpsc;
 
-use rusqlite::{CachedStatement, Connection, Rows};
+use rusqlite::types::ValueRef;
+use rusqlite::{CachedStatement, Connection, Row, Rows};
 
 use crate::codec::{LogRow, check_body, damaged, decode_events_into};
 use crate::error::StoreError;
@@ -25,61 +27,96 @@ pub(super) struct Since {
 }
 
 /// Walks a task's log back from its newest row; the rows are answered in that order, the newest first. The last of them
-/// may begin before `since`.
+/// may begin before `since`. Where the way back is broken, whatever rows there are are looked for one by one.
 pub(super) fn read_log(
     connection: &Connection,
     key: &TaskRef,
     newest: i64,
     since: Since,
 ) -> Result<Vec<LogRow>, StoreError> {
+    match walk_log(connection, key, newest, since) {
+        Err(StoreError::Damaged { .. }) => search_log(connection, key, newest, since),
+        walked => walked,
+    }
+}
+
+fn walk_log(connection: &Connection, key: &TaskRef, newest: i64, since: Since) -> Result<Vec<LogRow>, StoreError> {
     let mut walk = Walk::new(connection, key, newest, since)?;
     let first = walk.chunk()?;
     if walk.is_over() {
-        return decode(key, [first]);
+        return Ok(decode(key, [first]));
     }
     std::thread::scope(|scope| {
         let (chunks, read) = mpsc::sync_channel(AHEAD);
         let decoded = scope.spawn(|| decode(key, read));
         let mut chunk = first;
-        // One who no longer listens has found damage, and says so below.
         while chunks.send(chunk).is_ok() && !walk.is_over() {
             chunk = walk.chunk()?;
         }
         drop(chunks);
-        decoded.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        Ok(decoded.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }
 
-fn decode(key: &TaskRef, chunks: impl IntoIterator<Item = Chunk>) -> Result<Vec<LogRow>, StoreError> {
+/// Reads the whole table, which only a damaged task is worth.
+fn search_log(connection: &Connection, key: &TaskRef, newest: i64, since: Since) -> Result<Vec<LogRow>, StoreError> {
+    let read = || {
+        let mut statement = connection.prepare_cached(
+            "SELECT pos, seq, crc, body FROM events WHERE task = ?1 AND pos > ?2 AND pos <= ?3 ORDER BY pos DESC",
+        )?;
+        let rows = statement.query_map((key.no, since.position, newest), |row| {
+            let (position, sequence) = (row.get::<_, i64>(0)?, row.get::<_, i64>(1)?.unsigned_abs());
+            Ok(LogRow::read(sequence, &text(row.get_ref(3)?), crc(row, 2)?, || name(position, key)))
+        })?;
+        rows.collect::<rusqlite::Result<Vec<_>>>()
+    };
+    read().map_err(unavailable("read events"))
+}
+
+/// What is no text, or none any more, fails its checksum.
+fn text(body: ValueRef<'_>) -> Cow<'_, str> {
+    String::from_utf8_lossy(body.as_bytes().unwrap_or_default())
+}
+
+fn crc(row: &Row<'_>, index: usize) -> rusqlite::Result<u32> {
+    Ok(u32::try_from(row.get::<_, i64>(index)?).unwrap_or(0))
+}
+
+fn decode(key: &TaskRef, chunks: impl IntoIterator<Item = Chunk>) -> Vec<LogRow> {
     let mut log = Vec::new();
     for chunk in chunks {
-        decode_chunk(key, &chunk, &mut log)?;
+        decode_chunk(key, &chunk, &mut log);
     }
-    Ok(log)
+    log
 }
 
 /// Rows that follow one another are put together, as if one commit had written them: a list for each would be made for
 /// an event or two.
-fn decode_chunk(key: &TaskRef, chunk: &Chunk, log: &mut Vec<LogRow>) -> Result<(), StoreError> {
+fn decode_chunk(key: &TaskRef, chunk: &Chunk, log: &mut Vec<LogRow>) {
     let first = log.len();
     // The oldest first, so that what follows it can be put behind it.
     for (index, raw) in chunk.rows.iter().enumerate().rev() {
         let begin = if index == 0 { 0 } else { chunk.rows[index - 1].end };
         let (what, body) = (|| name(raw.position, key), &chunk.text[begin..raw.end]);
-        check_body(body, raw.crc, what)?;
-        match log[first..].last_mut() {
-            Some(row) if row.sequence + row.records.len() as u64 == raw.sequence => {
-                decode_events_into(&mut row.records, body, what)?;
+        let follows = |row: &&mut LogRow| row.lost.is_none() && row.sequence + row.records.len() as u64 == raw.sequence;
+        let whole = check_body(body, raw.crc, what);
+        let decoded = whole.and_then(|()| match log[first..].last_mut().filter(follows) {
+            Some(row) => {
+                let before = row.records.len();
+                decode_events_into(&mut row.records, body, what).inspect_err(|_| row.records.truncate(before))
             }
-            Some(_) | None => {
+            None => {
                 let mut records = Vec::with_capacity(chunk.events_from(raw.sequence));
                 decode_events_into(&mut records, body, what)?;
-                log.push(LogRow { sequence: raw.sequence, records });
+                log.push(LogRow { sequence: raw.sequence, records, lost: None });
+                Ok(())
             }
+        });
+        if let Err(error) = decoded {
+            log.push(LogRow::lost(raw.sequence, &error));
         }
     }
     log[first..].reverse();
-    Ok(())
 }
 
 fn name(position: i64, key: &TaskRef) -> String {
@@ -177,7 +214,7 @@ fn follow(
     while let Some(row) = rows.next().map_err(unavailable("read events"))? {
         let columns = || {
             let (position, task, seq) = (row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?);
-            Ok((position, task, seq, row.get::<_, i64>(3)?, row.get::<_, u32>(4)?, row.get_ref(5)?.as_str()?))
+            Ok((position, task, seq, row.get::<_, i64>(3)?, crc(row, 4)?, text(row.get_ref(5)?)))
         };
         let (position, task, seq, prev, crc, body) = columns().map_err(unavailable("read events"))?;
         if position != wanted {
@@ -187,7 +224,7 @@ fn follow(
             return Err(damaged(name(position, key), "it is another task's, or out of order"));
         }
         let sequence = u64::try_from(seq).unwrap_or(0);
-        chunk.text.push_str(body);
+        chunk.text.push_str(&body);
         chunk.rows.push(Raw { position, sequence, crc, end: chunk.text.len() });
         if sequence <= since.sequence + 1 || prev == 0 || prev == since.position {
             return Ok(None);

@@ -34,6 +34,11 @@ fn set_contradictions_aside(connection: &Connection, plan: i64, first: i64, last
         .execute(params![plan, first, last, Queue::Damaged.code()])?;
     if found > 0 {
         tracing::error!(plan, tasks = found, "tasks cannot be run, because what is stored of them contradicts itself");
+        // They leave their tenants to others, who line up anew.
+        connection.execute_batch(
+            "DELETE FROM locks WHERE task IN (SELECT no FROM task_runtimes WHERE queue = 4); \
+             UPDATE task_runtimes SET queue = 0 WHERE queue = 1",
+        )?;
     }
     Ok(())
 }

@@ -106,7 +106,7 @@ impl Writer {
         self.board.plans.insert(no, open);
         for (task, number) in moved.tasks.iter().zip(self.board.next_task..) {
             if task.is_asked() {
-                self.board.ask(no, number);
+                self.board.leave_slot(no, number);
             }
         }
         self.board.offer(no);
@@ -151,10 +151,8 @@ impl Writer {
             position = self.append(no, version, position, Some(&encode_events(events)))?;
             version += events.len() as u64;
         }
-        if task.version() >= SHORTEST
-            && let Some(snapshot) = Snapshot::of(task)
-        {
-            self.keep_snapshot(no, position, &snapshot)?;
+        if task.version() >= SHORTEST {
+            self.keep_snapshot(no, position, &Snapshot::of(task))?;
         }
         Ok(position)
     }

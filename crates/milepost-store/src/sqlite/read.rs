@@ -13,6 +13,7 @@ use crate::model::{
     TaskRow, TasksOf,
 };
 
+use crate::codec::number_events;
 use crate::row::{FLAG_AWAITS_MESSAGE, FLAG_INTERRUPTED, FLAG_PAUSE_REQUESTED};
 
 use super::board::{LEASES_PER_EPOCH, Queue, count_tasks};
@@ -169,12 +170,14 @@ impl Reader<'_> {
         }
         let (key, tenant) = (config.key.clone(), config.tenant.clone());
         let shared = self.plans.read(self.connection, config.plan)?;
-        let spec = config.spec(&shared, rank)?;
+        let spec = config.spec(&shared, rank);
         let task = fold(self.connection, &key, spec, &head)?.task;
         let blocked_by = self.blocked_by(no, head.status, tenant.as_ref()).map_err(unavailable("read a lock"))?;
         let progress = self.progress(no).map_err(unavailable("read progress"))?;
         let orphaned = head.status.is_active() && lease != 0 && !self.is_live(lease)?;
-        let stored = StoredTask { key, task, epoch: lease, orphaned, blocked_by, progress, claim_events: Vec::new() };
+        let set_aside = self.set_aside(no).map_err(unavailable("read a task"))?;
+        let claim_events = Vec::new();
+        let stored = StoredTask { key, task, epoch: lease, orphaned, blocked_by, set_aside, progress, claim_events };
         Ok(Glance::Saw(Some(stored)))
     }
 
@@ -184,31 +187,31 @@ impl Reader<'_> {
             .query_row([no], |row| progress(row, 0))
     }
 
-    /// Who holds the tenant of a task that waits, as `planId:taskId`; or what else keeps it from running.
+    /// Who holds the tenant of a task that waits, as `planId:taskId`.
     fn blocked_by(&self, no: i64, status: TaskStatus, tenant: Option<&Tenant>) -> rusqlite::Result<Option<String>> {
-        let damaged: Option<String> = self
+        let waits = matches!(status, TaskStatus::Pending | TaskStatus::RollingBack);
+        let Some(tenant) = tenant.filter(|_| waits) else { return Ok(None) };
+        self.connection
+            .prepare_cached(
+                "SELECT p.id || ':' || c.id FROM locks l JOIN task_configs c ON c.no = l.task JOIN plans p ON p.no = c.plan \
+                 WHERE l.tenant = ?1 AND l.task <> ?2",
+            )?
+            .query_row(params![tenant.as_str(), no], |row| row.get(0))
+            .optional()
+    }
+
+    fn set_aside(&self, no: i64) -> rusqlite::Result<Option<String>> {
+        let reason = self
             .connection
             .prepare_cached("SELECT reason FROM task_runtimes WHERE no = ?1 AND queue = ?2")?
             .query_row(params![no, Queue::Damaged.code()], |row| row.get(0))
-            .optional()?
-            .flatten();
-        match (damaged, tenant) {
-            (Some(reason), _) => Ok(Some(reason)),
-            (None, Some(tenant)) if matches!(status, TaskStatus::Pending | TaskStatus::RollingBack) => self
-                .connection
-                .prepare_cached(
-                    "SELECT p.id || ':' || c.id FROM locks l JOIN task_configs c ON c.no = l.task JOIN plans p ON p.no = c.plan \
-                     WHERE l.tenant = ?1 AND l.task <> ?2",
-                )?
-                .query_row(params![tenant.as_str(), no], |row| row.get(0))
-                .optional(),
-            (None, _) => Ok(None),
-        }
+            .optional()?;
+        Ok(reason.flatten())
     }
 
     pub(super) fn tasks(&self, query: &TaskQuery) -> Result<Page<TaskRow>, StoreError> {
         const COLUMNS: &str = "SELECT c.no, c.id, p.id, c.tenant, c.created_at, r.status, r.flags, r.version, r.done, r.total, \
-            r.stage, r.attempt, r.due_at, r.reason, r.progress, r.progress_of, r.started_at, r.ended_at, r.updated_at, r.lease \
+            r.stage, r.attempt, r.due_at, r.reason, r.progress, r.progress_of, r.started_at, r.ended_at, r.updated_at, r.lease, r.queue \
             FROM task_runtimes r JOIN task_configs c ON c.no = r.no JOIN plans p ON p.no = r.plan ";
         let wanted: i64 = query.statuses.iter().map(|status| 1 << status.code()).sum();
         let wanted = if wanted == 0 { i64::MAX } else { wanted };
@@ -251,7 +254,8 @@ impl Reader<'_> {
         let flags: i64 = row.get(6)?;
         let lease = row.get::<_, i64>(19)?.unsigned_abs();
         let tenant = if row.get_ref(3)? == rusqlite::types::ValueRef::Null { None } else { Some(tenant(row, 3)?) };
-        let stage: Option<String> = row.get(10)?;
+        let (stage, reason): (Option<String>, Option<String>) = (row.get(10)?, row.get(13)?);
+        let queue: Option<i64> = row.get(20)?;
         let orphaned = lease != 0 && !self.is_live(lease).unwrap_or(false);
         Ok(TaskRow {
             key: TaskRef { no, id: name(row, 1)? },
@@ -268,7 +272,8 @@ impl Reader<'_> {
             next_due: time(row, 12)?,
             blocked_by: self.blocked_by(no, status, tenant.as_ref())?,
             tenant,
-            reason: row.get(13)?,
+            set_aside: reason.clone().filter(|_| queue == Some(Queue::Damaged.code())),
+            reason,
             progress: progress(row, 14)?,
             created_at: Timestamp::from_millis(row.get(4)?),
             started_at: time(row, 16)?,
@@ -293,19 +298,17 @@ impl Reader<'_> {
     pub(super) fn events(&self, query: &EventQuery) -> Result<Vec<StoredEvent>, StoreError> {
         let missing = || StoreError::NotFound { what: "task", id: query.task.to_string() };
         let no = self.task_number(&query.task)?.ok_or_else(missing)?;
-        let newest: i64 = self
+        let head = "SELECT r.last_event, r.version, c.created_at FROM task_runtimes r JOIN task_configs c ON c.no = r.no \
+                    WHERE r.no = ?1";
+        let (newest, version, created_at): (i64, i64, i64) = self
             .connection
-            .prepare_cached("SELECT last_event FROM task_runtimes WHERE no = ?1")
-            .and_then(|mut statement| statement.query_row([no], |row| row.get(0)))
+            .prepare_cached(head)
+            .and_then(|mut statement| statement.query_row([no], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))))
             .map_err(unavailable("read a task"))?;
         let key = TaskRef { id: query.task.clone(), no };
         let log = read_log(self.connection, &key, newest, Since { sequence: query.after, position: 0 })?;
-        let most = log.iter().map(|row| row.records.len()).sum::<usize>();
-        let numbered = log.into_iter().rev().flat_map(|row| (row.sequence..).zip(row.records));
-        let wanted = numbered.skip_while(|(sequence, _)| *sequence <= query.after).take(query.limit);
-        let mut events = Vec::with_capacity(most.min(query.limit));
-        events.extend(wanted.map(|(sequence, record)| StoredEvent { sequence, record }));
-        Ok(events)
+        let (version, created_at) = (version.unsigned_abs(), Timestamp::from_millis(created_at));
+        Ok(number_events(log.into_iter().rev(), query, Some(version), created_at))
     }
 
     pub(super) fn logs(&self, query: &LogQuery) -> Result<Vec<LogChunk>, StoreError> {

@@ -232,9 +232,11 @@ impl Writer {
                 .prepare_cached(TASK)?
                 .query_row([no], |row| Ok((read_config(row)?, row.get::<_, i64>(7)?, read_head(row)?)))?;
             let key = config.key.clone();
-            let folded = config.spec(&shared, rank).and_then(|spec| fold(&self.connection, &key, spec, &head));
+            let folded = fold(&self.connection, &key, config.spec(&shared, rank), &head);
             // What cannot be read is set aside when it is claimed.
-            if let Ok(folded) = folded {
+            if let Ok(folded) = folded
+                && !folded.is_damaged()
+            {
                 self.reshow(no, &RowImage::of(&folded.task))?;
             }
         }

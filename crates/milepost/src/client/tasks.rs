@@ -51,7 +51,7 @@ impl Client {
         self.get(&["tasks", task.as_str(), "explain"], Query::default()).await
     }
 
-    /// The tenant's newest task.
+    /// The task of the tenant that matters most.
     pub async fn tenant_task(&self, tenant: &Tenant) -> Result<TaskView, ClientError> {
         self.get(&["tenants", tenant.as_str(), "task"], Query::default()).await
     }

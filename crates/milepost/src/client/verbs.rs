@@ -17,6 +17,8 @@ pub enum Verb {
     Cancel,
     Retry,
     Rollback,
+    /// Of a damaged task only.
+    Repair,
 }
 
 impl Verb {
@@ -28,6 +30,7 @@ impl Verb {
             Verb::Cancel => "cancel",
             Verb::Retry => "retry",
             Verb::Rollback => "rollback",
+            Verb::Repair => "repair",
         }
     }
 }
@@ -61,7 +64,7 @@ impl Client {
         self.post(&["tasks", task.as_str(), "signals", name.as_str()], payload).await
     }
 
-    /// On the tenant's newest task.
+    /// On the task of the tenant that matters most.
     pub async fn operate_tenant(
         &self,
         tenant: &Tenant,

@@ -37,6 +37,7 @@ pub(crate) struct Faulty {
     store: Arc<dyn Store>,
     answers: Mutex<Answers>,
     damaged: Mutex<Option<TaskId>>,
+    tenants_are_free: Mutex<bool>,
     /// How long commits and claims take.
     slowness: Mutex<(Duration, Duration)>,
     /// How many more commits are made before another node has every task.
@@ -52,6 +53,7 @@ impl Faulty {
             store,
             answers: Mutex::default(),
             damaged: Mutex::default(),
+            tenants_are_free: Mutex::default(),
             slowness: Mutex::default(),
             commits_left: Mutex::default(),
             refused: Notify::new(),
@@ -83,6 +85,11 @@ impl Faulty {
     /// This task can no longer be read.
     pub(crate) fn damage(&self, task: TaskId) {
         *self.damaged.lock().unwrap() = Some(task);
+    }
+
+    /// Whoever asks for locks finds none, as if all had been given back since they looked at a task.
+    pub(crate) fn frees_tenants(&self) {
+        *self.tenants_are_free.lock().unwrap() = true;
     }
 
     /// So many commits are made; the node that makes them hears no more of the store after that.
@@ -191,10 +198,10 @@ impl Store for Faulty {
 
     async fn task(&self, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
         self.passes().await;
-        if self.damaged.lock().unwrap().as_ref() == Some(id) {
-            return Err(StoreError::Damaged { what: format!("task {id}"), detail: "the test says so".to_owned() });
-        }
         let mut stored = self.store.task(id).await?;
+        if let Some(stored) = stored.as_mut().filter(|_| self.damaged.lock().unwrap().as_ref() == Some(id)) {
+            stored.task.mark_damaged("the test says so");
+        }
         if self.now() == Answers::Fences {
             stored.iter_mut().for_each(|stored| stored.epoch += 1);
         }
@@ -234,6 +241,9 @@ impl Store for Faulty {
     }
 
     async fn locks(&self) -> Result<Vec<LockRow>, StoreError> {
+        if *self.tenants_are_free.lock().unwrap() {
+            return Ok(Vec::new());
+        }
         self.store.locks().await
     }
 

@@ -68,18 +68,19 @@ CREATE FUNCTION @.candidates(
     own bigint, only_plan bigint, runs_stages boolean, known text[], most integer, now_at bigint, pending_only boolean
 ) RETURNS TABLE (clock bigint, due bigint, no bigint, id text, plan bigint, tenant text, created_at bigint, body text, crc bigint, rank bigint,
     version bigint, last_event bigint, status smallint, lease bigint, queue smallint, slot boolean,
-    blocked boolean, revision integer, room integer) LANGUAGE sql VOLATILE ROWS 100
+    blocked boolean, revision integer, room integer, creation_crc bigint, creation text) LANGUAGE sql VOLATILE ROWS 100
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
     WITH n AS MATERIALIZED (SELECT coalesce(now_at, @.now_ms()) AS clock),
     d AS MATERIALIZED (SELECT n.clock, @.next_due(only_plan, runs_stages, known, n.clock) AS due FROM n)
     SELECT d.clock, d.due, p.no, p.id, p.plan, p.tenant, p.created_at, p.body, p.crc, p.rank, p.version, p.last_event, p.status,
-        p.lease, p.queue, p.slot, p.blocked, p.revision, p.room
+        p.lease, p.queue, p.slot, p.blocked, p.revision, p.room, p.creation_crc, p.creation
     FROM d LEFT JOIN LATERAL (
         SELECT k.i, c.no, c.id, c.plan, c.tenant, c.created_at, c.body, c.crc, r.rank, r.version, r.last_event, r.status, r.lease,
-            k.queue, r.slot, k.blocked, k.revision, k.room
+            k.queue, r.slot, k.blocked, k.revision, k.room, e.crc AS creation_crc, e.body AS creation
         FROM @.pick(own, only_plan, runs_stages, known, most, d.clock, pending_only) WITH ORDINALITY
             k (no, queue, blocked, revision, room, i)
         JOIN @.task_configs c ON c.no = k.no JOIN @.task_runtimes r ON r.no = k.no
+        LEFT JOIN @.events e ON r.version = 1 AND e.pos = r.last_event
     ) p ON true
     ORDER BY p.i
 $$;

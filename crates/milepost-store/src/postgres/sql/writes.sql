@@ -207,6 +207,30 @@ BEGIN
     RETURN NEXT;
 END $$;
 
+-- Tasks that cannot be run wait for a person, each if it is still at the version that was seen. What they leave to others
+-- until then is their slot and their tenant.
+CREATE FUNCTION @.set_aside(own bigint, nos bigint[], versions bigint[], reasons text[]) RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE free text[];
+BEGIN
+    WITH aside AS (
+        UPDATE @.task_runtimes r SET queue = 4, reason = a.reason, slot = false
+        FROM unnest(nos, versions, reasons) a (no, version, reason) JOIN @.task_runtimes was ON was.no = a.no
+        WHERE r.no = a.no AND r.version = a.version AND r.queue <> 2
+        RETURNING r.no, r.plan, r.tenant, was.slot
+    ), left_slots AS (
+        UPDATE @.plans p SET slots = p.slots - s.slots
+        FROM (SELECT a.plan, count(*)::integer AS slots FROM aside a WHERE a.slot GROUP BY a.plan) s WHERE p.no = s.plan
+    ), unlocked AS (
+        DELETE FROM @.locks l USING aside a WHERE l.tenant = a.tenant AND l.task = a.no
+    )
+    SELECT array_agg(a.tenant) INTO free FROM aside a WHERE a.tenant IS NOT NULL;
+    IF free IS NOT NULL THEN
+        PERFORM @.wake_waiters(free);
+    END IF;
+    PERFORM @.call_others(own);
+END $$;
+
 -- Takes tasks that were picked, each if it is still as it was then: lease, tenant lock and slot at once, or nothing.
 -- A plan that has fewer free slots than it is asked for gives none; a task that has its slot keeps it, also when the plan
 -- was given fewer since. One that has something for the books which is there
@@ -310,13 +334,12 @@ BEGIN
         );
     END IF;
     IF cardinality(aside) > 0 THEN
-        UPDATE @.task_runtimes r SET queue = 4, reason = a.reason FROM unnest(aside, aside_versions, aside_reasons) a (no, version, reason)
-        WHERE r.no = a.no AND r.version = a.version AND r.queue <> 2;
+        PERFORM @.set_aside(own, aside, aside_versions, aside_reasons);
     END IF;
     IF there IS NOT NULL THEN
-        UPDATE @.task_runtimes r SET queue = 4, reason = 'what it has for the books is there already: ' || entry_keys[k.place]
-        FROM unnest(there) k (place)
-        WHERE r.no = nos[entry_ords[k.place]] AND r.version = expected[entry_ords[k.place]] AND r.queue <> 2;
+        PERFORM @.set_aside(own, array_agg(nos[entry_ords[k.place]]), array_agg(expected[entry_ords[k.place]]),
+            array_agg('what it has for the books is there already: ' || entry_keys[k.place]))
+        FROM unnest(there) k (place);
     END IF;
     IF entry_ords IS NOT NULL THEN
         PERFORM @.write_entries(taken, entry_ords, entry_books, entry_keys, entry_ats, entry_untils,

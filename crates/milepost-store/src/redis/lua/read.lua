@@ -1,10 +1,11 @@
 -- Questions. The first argument says which one; each is answered from one moment.
 
 local function blocked_by(task)
-  if task.place == 'aside' then return call('HGET', M .. 'task:' .. task.no, 'reason') end
   if task.status == PENDING or (is_active(task.status) and task.lease == '0') then return blocker(task) end
   return nil
 end
+
+local function set_aside(task) return task.place == 'aside' and call('HGET', M .. 'task:' .. task.no, 'reason') or '' end
 
 local function is_orphaned(task) return is_active(task.status) and task.lease ~= '0' and not is_live(task.session) end
 
@@ -59,7 +60,7 @@ function questions.task(id, from_start)
   local no = call('HGET', M .. 'task-numbers', id)
   local task = no and load_whole(no)
   if not task or not plan_of(task.plan) then return {} end
-  return { describe(task, from_start == '1'), is_orphaned(task) and 1 or 0, blocked_by(task) or '' }
+  return { describe(task, from_start == '1'), is_orphaned(task) and 1 or 0, blocked_by(task) or '', set_aside(task) }
 end
 
 function questions.described(no)
@@ -85,9 +86,9 @@ function questions.tasks(of, name, after, limit, wanted)
     local plan = plan_of(task.plan)
     last = no
     if plan and (wanted == '' or string.find(wanted, task.status, 1, true)) then
-      local f = call('HMGET', M .. 'task:' .. no, 'created', 'image', 'progress', 'reason')
+      local f = call('HMGET', M .. 'task:' .. no, 'created', 'image', 'progress')
       rows[#rows + 1] = { no, task.id, plan.id, task.tenant, task.status, task.version, f[1], f[2], f[3] or '',
-        is_orphaned(task) and 1 or 0, blocked_by(task) or '', task.place == 'aside' and f[4] or '' }
+        is_orphaned(task) and 1 or 0, blocked_by(task) or '', set_aside(task) }
     end
   end
   return { last, #numbers == 1000 and 1 or 0, rows }
@@ -101,11 +102,12 @@ function questions.events(id, after)
   local low, high = 0, call('LLEN', key)
   while low + 1 < high do
     local middle = math.floor((low + high) / 2)
+    -- One without a number is damaged: what is wanted may be in it.
     local sequence = tonumber(string.match(call('LINDEX', key, middle), '^%d+'))
-    if sequence <= tonumber(after) + 1 then low = middle else high = middle end
+    if sequence and sequence <= tonumber(after) + 1 then low = middle else high = middle end
   end
   local created = call('HGET', M .. 'task:' .. task.no, 'created')
-  return { created, call('LRANGE', key, low, low + 999), call('LLEN', key) > low + 1000 and 1 or 0 }
+  return { created, call('LRANGE', key, low, low + 999), call('LLEN', key) > low + 1000 and 1 or 0, task.version }
 end
 
 function questions.output(id)
