@@ -201,11 +201,11 @@ impl Watch {
             return Err(format!("{id}: lease {} comes after {} (3: fences grow)", stored.epoch, self.last_lease));
         }
         self.last_lease = stored.epoch;
-        let before = self.leases.insert(id.clone(), (stored.epoch, process));
+        self.leases.insert(id.clone(), (stored.epoch, process));
         let fence = stored.task.version();
         let last = self.fences.insert(id.clone(), fence);
-        if last.is_some_and(|last| last >= fence) && before.is_some_and(|(_, owner)| owner != process) {
-            return Err(format!("{id} goes to another node, and its fence stays {fence} (3: fences grow)"));
+        if last.is_some_and(|last| last > fence) {
+            return Err(format!("{id} is taken with the fence {fence}, after a larger one (3: fences grow)"));
         }
         if let Some(tenant) = &spec.tenant {
             let rival =

@@ -106,6 +106,8 @@ impl Inner {
                 if matches!(error, StoreError::Unavailable { .. }) {
                     self.health.refused();
                 }
+                // It may have arrived and freed a dead node's tasks; then its answer would have said to look.
+                self.wake();
                 None
             }
         }
