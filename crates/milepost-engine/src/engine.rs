@@ -29,7 +29,7 @@ use crate::health::{Health, OnStoreLoss};
 use crate::identity::StoreIdentity;
 use crate::live::Live;
 use crate::meters::Meters;
-use crate::nodes::{CutOff, Membership, beat_loop};
+use crate::nodes::{CutOff, Membership};
 use crate::registry::Registry;
 use crate::runner::{Order, Runner, chain};
 use crate::spawner::Spawner;
@@ -151,8 +151,7 @@ impl Engine {
     /// Begins to claim and run tasks.
     pub fn start(&self) {
         if self.inner.membership.is_shared() {
-            // Not among the tasks that a stop waits for: the last of those still needs its lease.
-            self.inner.spawn_beside(beat_loop(self.inner.clone()));
+            self.inner.begin_to_beat();
             self.inner.listen();
         }
         self.inner.spawn(claim_loop(self.inner.clone()));

@@ -38,6 +38,18 @@ impl Membership {
     }
 }
 
+impl Membership {
+    /// How long nobody may have been heard of before somebody has to wonder: every node that lives beats at each third of
+    /// its lease, and a beat may take a moment.
+    ///
+    /// Time in which nobody could write counts against nobody. A store keeps when it last heard of any node; whoever finds
+    /// that this is longer ago than that puts every lease and every tenant lock off by the rest, before anybody is judged.
+    /// So a server that was away costs nobody its lease, and a node that is gone while others are there loses it in time.
+    pub fn patience(&self) -> Millis {
+        Millis::new(self.lease.get() / 5 * 2)
+    }
+}
+
 /// What a node says of itself when it renews its lease.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Beat {

@@ -106,7 +106,10 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Renews this node's lease, and the tenant locks that are open to be renewed; told every third of a lease.
     ///
     /// Leases are judged by the store's own clock. The tasks of a node whose lease has run out are orphans from the
-    /// first beat or claim on that finds it so. `Owned` when another process has taken this node's name.
+    /// first beat or claim on that finds it so; time in which nobody could write counts for nothing
+    /// (`Membership::patience`). `Owned` when another process has taken this node's name.
+    ///
+    /// A visitor that waits for a node beats as well: it has no lease, but somebody has to find out that others' are over.
     async fn beat(&self, _beat: Beat) -> Result<Beaten, StoreError> {
         Ok(Beaten::default())
     }

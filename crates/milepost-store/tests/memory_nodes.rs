@@ -72,8 +72,10 @@ async fn a_node_that_beats_keeps_its_tasks_and_one_that_does_not_loses_them_once
         assert!(!beaten.lost && claim(&two, "two").await.is_empty());
         assert_eq!(beaten.look_again.map(Millis::get), Some(15_001));
     }
-    pass(Duration::from_secs(14)).await;
-    two.beat(Beat::default()).await.unwrap();
+    for _ in 0..7 {
+        pass(Duration::from_secs(2)).await;
+        two.beat(Beat::default()).await.unwrap();
+    }
     assert!(claim(&two, "two").await.is_empty());
     pass(Duration::from_secs(2)).await;
     let taken = claim(&two, "two").await;
@@ -150,7 +152,7 @@ async fn a_letter_reaches_the_node_that_holds_its_task_and_the_answer_whoever_as
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_lock_is_renewed_while_anybody_beats_and_opens_when_nobody_does() {
+async fn a_tenant_lock_is_renewed_while_anybody_beats_and_kept_while_nobody_does() {
     let store = MemoryStore::new();
     let (one, two) = (store.join(member("one")), store.join(member("two")));
     submit(&one, ONE).await;
@@ -172,9 +174,8 @@ async fn a_tenant_lock_is_renewed_while_anybody_beats_and_opens_when_nobody_does
     let until = two.locks().await.unwrap()[0].expires_at;
     assert!(until.is_some());
     pass(Duration::from_secs(9001)).await;
-    let free = claim(&two, "two").await;
-    assert_eq!(free.iter().map(|stored| stored.key.id.as_str()).collect::<Vec<_>>(), ["b"]);
-    assert!(free[0].epoch > held[0].epoch, "fences only grow");
+    assert!(claim(&two, "two").await.is_empty());
+    assert_eq!(two.locks().await.unwrap()[0].task.as_str(), "a");
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,8 +185,8 @@ async fn a_lock_of_what_waits_for_a_person_is_not_renewed() {
     submit(&one, "{plan: p, recovery: manual, stages: [{name: s, uses: noop}], tasks: [{id: a, tenant: x}]}").await;
     claim(&one, "one").await;
     one.leave().await.unwrap();
-    for _ in 0..3 {
-        pass(Duration::from_secs(3001)).await;
+    for _ in 0..=9000 / 5 {
+        pass(Duration::from_secs(5)).await;
         two.beat(Beat::default()).await.unwrap();
     }
     assert!(two.locks().await.unwrap().is_empty());

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use milepost_core::time::Millis;
 use milepost_store::conformance::{Damage, Harness};
 use milepost_store::{Membership, MysqlStore, Store};
 
@@ -61,6 +62,20 @@ impl Harness for Mysql {
         let database = self.database().expect("a store was opened");
         let membership = Membership::node("node", support::unique("boot"));
         Arc::new(MysqlStore::open(&database.url(), membership).await.unwrap())
+    }
+
+    async fn join(&self, as_whom: Membership) -> Option<Arc<dyn Store>> {
+        let database = self.database().expect("a store was opened");
+        Some(Arc::new(MysqlStore::open(&database.url(), as_whom).await.unwrap()))
+    }
+
+    async fn passes(&self, time: Millis) {
+        let (database, ms) = (self.database().expect("a store was opened"), time.get());
+        database
+            .execute(&format!("UPDATE milepost_nodes SET seen_at = seen_at - {ms}, expires_at = expires_at - {ms}"))
+            .await;
+        database.execute(&format!("UPDATE milepost_locks SET expires_at = expires_at - {ms}")).await;
+        database.execute(&format!("UPDATE milepost_heard SET at = at - {ms}")).await;
     }
 
     async fn damage_snapshots(&self) {

@@ -301,8 +301,8 @@ async fn starting_a_plan_prepares_its_units_as_datatrace_does() {
                   total, attempt, flags, updated_at) SELECT 4711, id, 'orphan', 'pending', 0, 0, 1, 0, 0, 1, 0, 0, 0 \
                   FROM sync_tasks";
     database.execute(orphan).await;
-    past_the_lease().await;
     let b = node(&database, "b", Millis::from_secs(15)).await;
+    past_the_lease().await;
     let row = b.change_plan(change(PlanCommand::Resume)).await.unwrap();
     let counts = row.counts;
     assert_eq!((counts.total, counts.completed, counts.running, counts.pending), (4, 1, 1, 2));

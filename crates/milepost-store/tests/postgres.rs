@@ -40,6 +40,20 @@ impl Harness for Postgres {
         self.open_in(schema).await
     }
 
+    async fn join(&self, as_whom: Membership) -> Option<Arc<dyn Store>> {
+        let url = self.0.lock().unwrap().as_ref().expect("a store was opened").url.clone();
+        Some(Arc::new(PostgresStore::open(&url, as_whom).await.unwrap()))
+    }
+
+    async fn passes(&self, time: Millis) {
+        let schema = self.0.lock().unwrap().take().expect("a store was opened");
+        let ms = time.get();
+        schema.run(&format!("UPDATE @.nodes SET seen_at = seen_at - {ms}, expires_at = expires_at - {ms}")).await;
+        schema.run(&format!("UPDATE @.locks SET expires_at = expires_at - {ms}")).await;
+        schema.run(&format!("UPDATE @.counters SET heard_at = heard_at - {ms}")).await;
+        *self.0.lock().unwrap() = Some(schema);
+    }
+
     async fn damage_snapshots(&self) {
         let schema = self.0.lock().unwrap().take().expect("a store was opened");
         let damaged = schema.run("UPDATE @.snapshots SET body = replace(body, 'COMPLETED', 'COMPLETE')").await;

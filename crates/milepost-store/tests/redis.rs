@@ -5,6 +5,7 @@ mod redis_server;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use milepost_core::time::Millis;
 use milepost_store::conformance::{Damage, Harness};
 use milepost_store::redis::RedisStore;
 use milepost_store::{Membership, Store};
@@ -29,6 +30,26 @@ impl Harness for Redis {
     async fn reopen(&self) -> Arc<dyn Store> {
         let boot = format!("boot-{}", std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos());
         Arc::new(RedisStore::open(&self.place().url, Membership::node("node", boot)).await.unwrap())
+    }
+
+    async fn join(&self, as_whom: Membership) -> Option<Arc<dyn Store>> {
+        Some(Arc::new(RedisStore::open(&self.place().url, as_whom).await.unwrap()))
+    }
+
+    async fn passes(&self, time: Millis) {
+        let (place, ms) = (self.place(), i64::try_from(time.get()).unwrap());
+        for key in ["mp:sessions", "mp:renew"] {
+            let key = place.key(key);
+            let members: Vec<String> = place.ask(redis::cmd("ZRANGE").arg(&key).arg(0).arg(-1)).await;
+            for member in members {
+                let _: String = place.ask(redis::cmd("ZINCRBY").arg(&key).arg(-ms).arg(member)).await;
+            }
+        }
+        let _: i64 = place.ask(redis::cmd("HINCRBY").arg(place.key("mp:heard")).arg("at").arg(-ms)).await;
+        for key in place.keys("lock:tenant:*").await {
+            let expires: i64 = place.ask(redis::cmd("PEXPIRETIME").arg(&key)).await;
+            let _: i64 = place.ask(redis::cmd("PEXPIREAT").arg(&key).arg(expires - ms)).await;
+        }
     }
 
     async fn damage_snapshots(&self) {

@@ -17,8 +17,17 @@ const A_MOMENT: Duration = Duration::from_millis(10);
 /// Whoever cancels a plan cancels its tasks one by one; those that it did not get to are looked for this often.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
+impl Inner {
+    /// Not among the tasks that a stop waits for: the last of those still needs its lease.
+    pub(crate) fn begin_to_beat(self: &Arc<Self>) {
+        if self.membership.begins_to_beat() {
+            self.spawn_beside(beat_loop(self.clone()));
+        }
+    }
+}
+
 /// Renews the lease until the node has gone.
-pub(crate) async fn beat_loop(inner: Arc<Inner>) {
+async fn beat_loop(inner: Arc<Inner>) {
     let lease = inner.lease();
     // A beat at every third of the lease: one that is lost leaves time for another.
     let beat_every = lease / 3;
@@ -52,6 +61,10 @@ pub(crate) async fn beat_loop(inner: Arc<Inner>) {
                 }
             }
             Some(beaten) = beats.next(), if !beats.is_empty() => {
+                if beaten.is_err() {
+                    // Whoever comes back first after a store was away must not find this node silent for long.
+                    beat_at = beat_at.min(inner.clock.elapsed() + lease / 15);
+                }
                 let again = inner.beaten(beaten);
                 look_again = again.map(|again| Instant::now() + again + A_MOMENT).or(look_again);
             }

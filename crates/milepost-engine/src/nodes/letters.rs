@@ -35,6 +35,8 @@ impl Inner {
         let Some(question) = Question::new(&asked.command, asked.expected) else { return Err(VerbError::Moved) };
         let body = serde_json::to_string(&question).map_err(|error| VerbError::Refused(error.to_string()))?;
         self.listen();
+        // A visitor too: the node may be gone, and somebody has to find out.
+        self.begin_to_beat();
         let Some(letter) = self.store.post(Letter { task: task.clone(), body }).await? else {
             return Err(VerbError::Moved);
         };

@@ -19,6 +19,7 @@ pub(crate) struct Membership {
     /// The node has stopped: nobody beats or listens for it any more.
     pub(super) gone: CancellationToken,
     listens: AtomicBool,
+    beats: AtomicBool,
     /// Another process may have left something: an answer, say.
     pub(super) called: Notify,
     /// Letters that are being dealt with.
@@ -34,6 +35,7 @@ impl Membership {
             current: Mutex::default(),
             gone: CancellationToken::new(),
             listens: AtomicBool::new(false),
+            beats: AtomicBool::new(false),
             called: Notify::new(),
             open_letters: Mutex::default(),
             ousted: watch::Sender::new(None),
@@ -59,6 +61,11 @@ impl Membership {
     /// True the first time.
     pub(super) fn begins_to_listen(&self) -> bool {
         self.shared && !self.listens.swap(true, Ordering::AcqRel)
+    }
+
+    /// True the first time.
+    pub(super) fn begins_to_beat(&self) -> bool {
+        self.shared && !self.beats.swap(true, Ordering::AcqRel)
     }
 
     pub(super) fn oust(&self, why: String) {

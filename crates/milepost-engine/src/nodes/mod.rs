@@ -7,6 +7,5 @@ mod letters;
 mod membership;
 mod words;
 
-pub(crate) use beat::beat_loop;
 pub(crate) use cut_off::CutOff;
 pub(crate) use membership::Membership;

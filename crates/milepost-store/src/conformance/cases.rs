@@ -3,6 +3,7 @@
 use super::Harness;
 use super::{
     books, changes, claim, commit, damage, long_logs, messages, moved, outcomes, plan_life, random, read, recovery,
+    books, changes, claim, commit, long_logs, messages, moved, nodes, outcomes, plan_life, random, read, recovery,
     requests, submit, tenants, tokens,
 };
 
@@ -248,6 +249,13 @@ macro_rules! __conformance_cases {
                 a_plan_is_stored_with_its_entries_or_not_at_all,
                 what_was_heard_before_is_said_before_any_clash,
                 a_request_sent_again_writes_its_entries_once,
+            }
+            nodes {
+                a_store_that_was_away_costs_nobody_its_lease,
+                a_node_that_does_not_come_back_with_the_store_loses_its_tasks_after_its_lease,
+                a_node_that_falls_silent_loses_its_tasks_after_its_lease_while_others_beat,
+                a_tenant_stays_closed_through_hours_without_a_node,
+                a_visitor_alone_finds_out_that_a_node_is_gone,
             }
             random {
                 any_history_keeps_the_invariants_and_matches_the_memory_store,

@@ -18,6 +18,7 @@ use crate::model::{
     ChangeQuery, Changes, ClaimRequest, Claimed, Commit, Committed, EventQuery, Holder, LeaseChange, PlanChange,
     PlanRow, Position, Resubmit, Start, StoredTask, Submission, Submitted, TaskQuery, TaskRow, TasksOf, Wake,
 };
+use crate::nodes::Membership;
 use crate::store::Store;
 
 use super::{Damage, Harness};
@@ -200,6 +201,12 @@ impl<'a> Scene<'a> {
 
     pub(super) fn later(&mut self, length: Millis) {
         self.now = self.now + length;
+    }
+
+    /// The same store as another process sees it; none where only one can have it.
+    pub(super) async fn joined(&self, as_whom: Membership) -> Option<Scene<'a>> {
+        let store = self.harness.join(as_whom).await?;
+        Some(Self { harness: self.harness, store, now: self.now, plans: true, workflows: Arc::default() })
     }
 
     pub(super) async fn crash(&mut self) -> Arc<dyn Store> {

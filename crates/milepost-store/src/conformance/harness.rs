@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use milepost_core::time::Millis;
 
+use crate::nodes::Membership;
 use crate::store::Store;
 
 /// What of a task is to fail its checksum from now on.
@@ -24,6 +26,14 @@ pub trait Harness: Send + Sync {
     /// The store that was opened last, with its data, under a new owner, as after a crash of the old one. The old handle
     /// may still be around: it has to be locked out.
     async fn reopen(&self) -> Arc<dyn Store>;
+
+    /// The store that was opened last, for another process that shares it. None where only one can have it.
+    async fn join(&self, _as_whom: Membership) -> Option<Arc<dyn Store>> {
+        None
+    }
+
+    /// As if so much time had passed for the store that was opened last, without a word of anybody.
+    async fn passes(&self, _time: Millis) {}
 
     /// Damages whatever the backend keeps beside the log so as not to read it all. Without any such thing there is
     /// nothing to do.

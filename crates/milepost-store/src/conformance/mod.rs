@@ -13,6 +13,7 @@ mod harness;
 mod long_logs;
 mod messages;
 mod moved;
+mod nodes;
 mod outcomes;
 mod plan_life;
 mod random;

@@ -1,5 +1,7 @@
 //! Tenant locks of nodes that share the store: they open by themselves, unless somebody renews them.
 
+use std::time::Duration;
+
 use milepost_core::id::Tenant;
 use milepost_core::time::Millis;
 use tokio::time::Instant;
@@ -18,6 +20,12 @@ impl Data {
             self.look_at_tenant(tenant);
         }
         !open.is_empty()
+    }
+
+    pub(super) fn put_off_locks(&mut self, by: Duration) {
+        for expires_at in self.locks.values_mut().filter_map(|lock| lock.expires_at.as_mut()) {
+            *expires_at += by;
+        }
     }
 
     /// Renews those of which less than two thirds are left. What waits for a person to take it up keeps its tenant no

@@ -29,6 +29,8 @@ pub(super) struct Sessions {
     handles: BTreeMap<u64, Weak<Notify>>,
     last_handle: u64,
     clock: StoreClock,
+    /// When any node was last heard of.
+    heard_at: Instant,
 }
 
 #[derive(Debug)]
@@ -40,6 +42,7 @@ struct Member {
     started_at: Instant,
     seen_at: Instant,
     expires_at: Instant,
+    membership: Membership,
     said: Beat,
 }
 
@@ -75,13 +78,15 @@ impl Default for Sessions {
 
 impl Sessions {
     pub(super) fn beginning_at(began_at: Timestamp) -> Self {
+        let now = Instant::now();
         Self {
             last: 1,
             sole: 1,
             members: BTreeMap::new(),
             handles: BTreeMap::new(),
             last_handle: 0,
-            clock: StoreClock { start: Instant::now(), began_at },
+            clock: StoreClock { start: now, began_at },
+            heard_at: now,
         }
     }
 
@@ -124,7 +129,7 @@ impl Sessions {
         self.last
     }
 
-    fn begin(&mut self, identity: &NodeIdentity, lease: Millis) -> u64 {
+    fn begin(&mut self, identity: &NodeIdentity, membership: &Membership) -> u64 {
         let (session, now) = (self.next(), Instant::now());
         let member = Member {
             session,
@@ -132,16 +137,31 @@ impl Sessions {
             ended: false,
             started_at: now,
             seen_at: now,
-            expires_at: now + lease.as_duration(),
+            expires_at: now + membership.lease.as_duration(),
+            membership: membership.clone(),
             said: Beat::default(),
         };
         self.members.insert(identity.name.clone(), member);
         session
     }
 
+    /// For how long nobody could write, as `Membership::patience` says. Leases are put off by that, and no further than a
+    /// beat would.
+    fn forgive(&mut self, now: Instant) -> Duration {
+        let live = || self.members.values().filter(|member| !member.ended);
+        let patience = live().map(|member| member.membership.patience()).max().unwrap_or_default();
+        let late = now.duration_since(self.heard_at).saturating_sub(patience.as_duration());
+        self.heard_at = now;
+        for member in self.members.values_mut().filter(|member| !member.ended && !late.is_zero()) {
+            let most = now + member.membership.lease.as_duration();
+            member.expires_at = member.expires_at.max(most.min(member.expires_at + late));
+        }
+        late
+    }
+
     /// Ends those whose lease has run out by now, except one's own; their sessions.
-    fn expire(&mut self, except: u64, now: Instant) -> Vec<u64> {
-        let late = |member: &&mut Member| !member.ended && member.expires_at < now && member.session != except;
+    fn expire(&mut self, except: Option<u64>, now: Instant) -> Vec<u64> {
+        let late = |member: &&mut Member| !member.ended && member.expires_at < now && Some(member.session) != except;
         let mut expired = Vec::new();
         for member in self.members.values_mut().filter(late) {
             member.ended = true;
@@ -174,17 +194,27 @@ impl Sessions {
 
 impl Data {
     /// Opens a session under the name; one that is there is ended at once.
-    pub(super) fn join(&mut self, identity: &NodeIdentity, lease: Millis) -> u64 {
+    pub(super) fn join(&mut self, identity: &NodeIdentity, membership: &Membership) -> u64 {
+        self.forgive(Instant::now());
         let before = self.sessions.members.get(&identity.name).filter(|member| !member.ended);
         let before = before.map(|member| member.session);
-        let session = self.sessions.begin(identity, lease);
+        let session = self.sessions.begin(identity, membership);
         before.iter().for_each(|before| self.orphan(*before));
         session
     }
 
-    /// Whether anybody's tasks became orphans by it, or a tenant free.
-    pub(super) fn reap(&mut self, except: u64) -> bool {
+    /// Time in which nobody could write counts against nobody.
+    fn forgive(&mut self, now: Instant) {
+        let late = self.sessions.forgive(now);
+        if !late.is_zero() {
+            self.put_off_locks(late);
+        }
+    }
+
+    /// Whether anybody's tasks became orphans by it, or a tenant free. A visitor has no session to except.
+    pub(super) fn reap(&mut self, except: Option<u64>) -> bool {
         let now = Instant::now();
+        self.forgive(now);
         let expired = self.sessions.expire(except, now);
         expired.iter().for_each(|session| self.orphan(*session));
         let opened = self.open_expired_locks(now);
@@ -208,12 +238,13 @@ impl Data {
             return Ok(Renewed { session, freed: false, beaten: Beaten::default() });
         };
         let now = Instant::now();
+        self.forgive(now);
         let (session, lost) = match self.sessions.members.get(&identity.name) {
             Some(member) if member.session == session && !member.ended => (session, false),
             Some(member) if member.session != session && !member.ended => {
                 return Err(StoreError::Owned { path: identity.name.to_string(), pid: 0, command: String::new() });
             }
-            Some(_) | None => (self.sessions.begin(identity, membership.lease), true),
+            Some(_) | None => (self.sessions.begin(identity, membership), true),
         };
         if let Some(member) = self.sessions.members.get_mut(&identity.name) {
             member.seen_at = now;
@@ -221,7 +252,7 @@ impl Data {
             member.said = beat;
         }
         self.renew_locks(now, membership.lock_ttl);
-        let freed = self.reap(session);
+        let freed = self.reap(Some(session));
         let beaten = Beaten {
             lost,
             look_again: self.sessions.look_again(session, now),

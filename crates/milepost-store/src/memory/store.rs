@@ -77,7 +77,7 @@ impl MemoryStore {
     /// nodes. Leases are judged by tokio's clock.
     pub fn join(&self, membership: Membership) -> Self {
         let Some(identity) = membership.node.clone() else { return Self::over(self.data.clone(), As::Visitor) };
-        let session = AtomicU64::new(self.read().join(&identity, membership.lease));
+        let session = AtomicU64::new(self.read().join(&identity, &membership));
         let joined = Self::over(self.data.clone(), As::Node { session, membership });
         // It may have taken the place of a session whose tasks are free now.
         joined.call_others();
@@ -142,7 +142,7 @@ impl Store for MemoryStore {
             As::Visitor => return Ok(Claimed::default()),
         };
         let mut data = self.write("claim")?;
-        if data.reap(claimant.session) {
+        if data.reap(Some(claimant.session)) {
             data.sessions.call_others(self.handle);
         }
         data.counted(|data| data.claim(claimant, &request))
@@ -253,8 +253,17 @@ impl Store for MemoryStore {
     }
 
     async fn beat(&self, beat: Beat) -> Result<Beaten, StoreError> {
-        let As::Node { session, membership } = &self.as_whom else { return Ok(Beaten::default()) };
         let mut data = self.read();
+        let (session, membership) = match &self.as_whom {
+            As::Owner { .. } => return Ok(Beaten::default()),
+            As::Node { session, membership } => (session, membership),
+            As::Visitor => {
+                if data.reap(None) {
+                    data.sessions.call_others(self.handle);
+                }
+                return Ok(Beaten { now: Some(data.sessions.timestamp(Instant::now())), ..Beaten::default() });
+            }
+        };
         let renewed = data.beat(session.load(Ordering::Acquire), membership, beat)?;
         session.store(renewed.session, Ordering::Release);
         if renewed.freed {

@@ -11,6 +11,7 @@ use super::books::Books;
 use super::codec::{Columns, Sql};
 use super::connect::{ALONE, run};
 use super::desk::Desk;
+use super::heard::late;
 use super::sql::{NOW, numbers};
 use super::states::{Counters, PLAN, PlanState, SessionState, TASK, TaskState};
 use super::store::Shared;
@@ -37,6 +38,10 @@ pub(super) struct Wanted {
 const COUNTERS: &str =
     "SELECT position, sessions, fence, offered, plans, tasks, entries FROM milepost_counters WHERE id = 1";
 
+fn sessions_now() -> String {
+    format!("SELECT session, ended, expires_at < {NOW} FROM milepost_nodes")
+}
+
 impl Turn {
     /// The lock is taken by the second statement; whatever is read after it is the newest there is. A client that is
     /// stopped in between is cut off soon, so that it holds up the others no longer than that.
@@ -44,7 +49,9 @@ impl Turn {
         let mut connection = connection;
         let sql = format!(
             "SET SESSION wait_timeout = {ALONE}; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; \
-             {COUNTERS} FOR UPDATE; SELECT session, ended, expires_at < {NOW} FROM milepost_nodes; SELECT {NOW}"
+             {COUNTERS} FOR UPDATE; {}; SELECT {NOW}, {} > 0",
+            sessions_now(),
+            late()
         );
         let mut statements = vec![sql];
         if !wanted.tasks.is_empty() {
@@ -57,12 +64,16 @@ impl Turn {
         let mut answers = run(&mut connection, &statements.join("; ")).await?.into_iter();
         let counters = read_counters(answers.next().unwrap_or_default())?;
         let sessions = read_sessions(answers.next().unwrap_or_default())?;
-        let now = answers.next().unwrap_or_default().into_iter().next().map(|row| Columns::from(row).time());
+        let (mut now, mut too_late) = (Timestamp::default(), false);
+        if let Some(row) = answers.next().unwrap_or_default().into_iter().next() {
+            let mut columns = Columns::from(row);
+            (now, too_late) = (columns.time()?, columns.flag()?);
+        }
         let own = shared.session();
         let desk = Desk {
             counters,
             flushed: counters,
-            now: now.transpose()?.unwrap_or(Timestamp::from_millis(0)),
+            now,
             sessions,
             own,
             plans: HashMap::new(),
@@ -79,6 +90,10 @@ impl Turn {
         }
         if asks_for_books {
             turn.desk.books.know(answers.next().unwrap_or_default())?;
+        }
+        if too_late {
+            turn.forgive().await?;
+            turn.desk.sessions = read_sessions(turn.ask_one(&sessions_now()).await?)?;
         }
         turn.end_expired().await?;
         Ok((turn, answers.collect()))
@@ -98,7 +113,8 @@ impl Turn {
         let list = numbers(expired.iter().map(|number| *number as i64));
         let sql = format!(
             "UPDATE milepost_nodes SET ended = 1 WHERE session IN ({list}) AND expires_at < {NOW}; \
-             SELECT session, ended, expires_at < {NOW} FROM milepost_nodes"
+             {}",
+            sessions_now()
         );
         let answer = self.ask(&sql).await?.pop().unwrap_or_default();
         self.desk.sessions = read_sessions(answer)?;

@@ -14,6 +14,7 @@ mod connect;
 mod desk;
 mod doubt;
 mod flush;
+mod heard;
 mod images;
 mod import;
 mod known;

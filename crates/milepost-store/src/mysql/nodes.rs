@@ -10,6 +10,7 @@ use crate::nodes::{Beat, Beaten, NodeIdentity, NodeRow};
 
 use super::codec::{Columns, LEASES_PER_SESSION, Sql, unavailable};
 use super::connect::is_collision;
+use super::heard::{forgive, heard, late};
 use super::read::first;
 use super::sql::{NOW, text};
 use super::store::Shared;
@@ -19,17 +20,18 @@ const TRIES: u32 = 5;
 impl Shared {
     /// Begins a new session under the node's name, in the place of whatever had it before.
     pub(super) async fn register(&self, node: &NodeIdentity) -> Result<(), StoreError> {
-        let (name, lease) = (text(&node.name), self.membership.lease.get());
+        let (name, lease, patience) = (text(&node.name), self.membership.lease.get(), self.membership.patience().get());
         let sql = format!(
             "START TRANSACTION; \
-             UPDATE milepost_counters SET sessions = sessions + 1, offered = offered + 1 WHERE id = 1; \
-             INSERT INTO milepost_nodes (name, session, boot_id, started_at, seen_at, expires_at) \
-             SELECT {name}, sessions, {}, {NOW}, {NOW}, {NOW} + {lease} FROM milepost_counters WHERE id = 1 \
+             UPDATE milepost_counters SET sessions = sessions + 1, offered = offered + 1 WHERE id = 1; {forgive}; \
+             INSERT INTO milepost_nodes (name, session, boot_id, started_at, seen_at, expires_at, lease_ms, patience_ms) \
+             SELECT {name}, sessions, {}, {NOW}, {NOW}, {NOW} + {lease}, {lease}, {patience} FROM milepost_counters WHERE id = 1 \
              ON DUPLICATE KEY UPDATE session = VALUES(session), boot_id = VALUES(boot_id), \
              started_at = VALUES(started_at), seen_at = VALUES(seen_at), expires_at = VALUES(expires_at), ended = 0, \
-             in_hand = 0, capacity = 0; \
+             in_hand = 0, capacity = 0, lease_ms = VALUES(lease_ms), patience_ms = VALUES(patience_ms); \
              SELECT session FROM milepost_nodes WHERE name = {name}; COMMIT",
-            text(&node.boot_id)
+            text(&node.boot_id),
+            forgive = forgive(self.membership.lock_ttl.get()),
         );
         let mut tries = 0;
         let answers = loop {
@@ -40,7 +42,8 @@ impl Shared {
                 answers => break answers?,
             }
         };
-        let session = first(answers).map_or(Ok(0), |row| Columns::from(row).natural());
+        let session =
+            answers.into_iter().next_back().unwrap_or_default().pop().map_or(Ok(0), |row| Columns::from(row).natural());
         self.set_session(session.map_err(unavailable("begin a session"))?);
         Ok(())
     }
@@ -64,26 +67,32 @@ impl Shared {
     /// Answers too whether there is something to sweep.
     pub(super) async fn beat(&self, beat: Beat) -> Result<(Beaten, bool), StoreError> {
         let (Some(node), Some(session)) = (&self.membership.node, self.session()) else {
-            return Ok((Beaten::default(), false));
+            let now = Some(self.look_after_others().await?);
+            return Ok((Beaten { now, ..Beaten::default() }, true));
         };
         let (lease, ttl) = (self.membership.lease.get(), self.membership.lock_ttl.get());
         let sql = format!(
-            "UPDATE milepost_nodes SET seen_at = {NOW}, expires_at = {NOW} + {lease}, in_hand = {}, capacity = {} \
+            "{heard}; UPDATE milepost_nodes SET seen_at = {NOW}, expires_at = {NOW} + {lease}, in_hand = {}, capacity = {} \
              WHERE name = {} AND session = {session} AND ended = 0; \
              SELECT ROW_COUNT(), {look}, \
              (SELECT MIN(expires_at) - {NOW} FROM milepost_nodes WHERE ended = 0 AND session <> {session}), \
-             (SELECT COUNT(*) FROM milepost_locks WHERE expires_at < {NOW} + {ttl} DIV 3 * 2), {NOW} \
+             (SELECT COUNT(*) FROM milepost_locks WHERE expires_at < {NOW} + {ttl} DIV 3 * 2), {NOW}, {late} > 0 \
              FROM milepost_counters WHERE id = 1",
             beat.in_hand,
             beat.capacity,
             text(&node.name),
             look = self.look_columns(),
+            heard = heard(),
+            late = late(),
         );
         let unavailable = unavailable("renew the lease");
         let row = first(self.server.ask("renew the lease", &sql).await?);
         let row = row.ok_or_else(|| unavailable(mysql_async::Error::Other("the row of counters is gone".into())))?;
         let seen = Seen::read(row).map_err(&unavailable)?;
         self.watch.looked(seen.offered, seen.letters);
+        if seen.late {
+            self.forgive().await?;
+        }
         let look_again = seen.next_expiry.map(|left| Millis::new(left.max(0).unsigned_abs() + 1));
         let sweep = seen.next_expiry.is_some_and(|left| left < 0) || seen.locks > 0;
         if seen.renewed {
@@ -143,6 +152,8 @@ struct Seen {
     /// Locks to be renewed, or run out.
     locks: i64,
     now: Timestamp,
+    /// Nobody was heard of for too long.
+    late: bool,
 }
 
 impl Seen {
@@ -155,6 +166,7 @@ impl Seen {
             next_expiry: columns.maybe()?,
             locks: columns.next()?,
             now: columns.time()?,
+            late: columns.flag()?,
         })
     }
 }

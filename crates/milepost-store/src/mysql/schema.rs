@@ -131,8 +131,15 @@ const MIGRATIONS: &[&[&str]] = &[&[
         expires_at  BIGINT NOT NULL,
         ended       TINYINT NOT NULL DEFAULT 0,
         in_hand     BIGINT UNSIGNED NOT NULL DEFAULT 0,
-        capacity    BIGINT UNSIGNED NOT NULL DEFAULT 0
+        capacity    BIGINT UNSIGNED NOT NULL DEFAULT 0,
+        lease_ms    BIGINT NOT NULL,
+        patience_ms BIGINT NOT NULL COMMENT 'how long nobody may be heard of before somebody has to wonder'
     )",
+    r"CREATE TABLE IF NOT EXISTS milepost_heard (
+        id          TINYINT NOT NULL PRIMARY KEY,
+        at          BIGINT NOT NULL COMMENT 'when any node was last heard of'
+    )",
+    "INSERT IGNORE INTO milepost_heard VALUES (1, CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED))",
     r"CREATE TABLE IF NOT EXISTS milepost_letters (
         no          BIGINT NOT NULL PRIMARY KEY AUTO_INCREMENT,
         session     BIGINT NOT NULL COMMENT 'of the node that is to read it',

@@ -271,6 +271,8 @@ impl Importing<'_> {
     /// Their time begins anew here, by the clock of this server. A position is the next one's fence, so none may be
     /// smaller than these.
     async fn locks(&mut self, moved: &MovedPlan) -> Result<(), StoreError> {
+        // Before there are new ones, which no node has kept anybody waiting with.
+        self.run("SELECT @.forgive(@.now_ms())", &[]).await?;
         let tenants: Vec<&str> = moved.locks.iter().map(|lock| lock.tenant.as_str()).collect();
         let tasks: Vec<&str> = moved.locks.iter().map(|lock| lock.task.as_str()).collect();
         let since: Vec<i64> = moved.locks.iter().map(|lock| lock.since.as_millis()).collect();

@@ -15,7 +15,10 @@ use super::store::Inner;
 
 pub(super) async fn beat(inner: &Inner, beat: Beat) -> Result<Beaten, StoreError> {
     let session = &inner.session;
-    let (Some(node), Some(own)) = (&session.membership.node, session.number()) else { return Ok(Beaten::default()) };
+    let (Some(node), Some(own)) = (&session.membership.node, session.number()) else {
+        let rows = inner.server.beat("look after other nodes", "SELECT @.look()", &[]).await?;
+        return Ok(Beaten { now: Some(Timestamp::from_millis(rows[0].get(0))), ..Beaten::default() });
+    };
     let (name, boot) = (node.name.as_ref(), node.boot_id.as_ref());
     let (lease, lock) = (session.lease_ms(), session.lock_ms());
     let (in_hand, capacity) = (clamp(beat.in_hand), clamp(beat.capacity));

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
+use milepost_core::time::Millis;
 use tokio_postgres::types::Type;
 
 use crate::error::StoreError;
@@ -37,10 +38,10 @@ impl Session {
     pub(super) async fn begin(&self, server: &Server) -> Result<(), StoreError> {
         let Some(node) = &self.membership.node else { return Ok(()) };
         let (name, boot) = (node.name.as_ref(), node.boot_id.as_ref());
-        let lease = self.lease_ms();
+        let (lease, patience) = (self.lease_ms(), millis(self.membership.patience()));
         let parameters: &super::connect::Parameters<'_> =
-            &[(&name, Type::TEXT), (&boot, Type::TEXT), (&lease, Type::INT8)];
-        let rows = server.beat("register this node", "SELECT @.register($1, $2, $3)", parameters).await?;
+            &[(&name, Type::TEXT), (&boot, Type::TEXT), (&lease, Type::INT8), (&patience, Type::INT8)];
+        let rows = server.beat("register this node", "SELECT @.register($1, $2, $3, $4)", parameters).await?;
         let number: i64 = rows[0].get(0);
         *self.now.lock().unwrap_or_else(PoisonError::into_inner) = Some((number, number * LEASES_PER_SESSION));
         Ok(())
@@ -64,10 +65,14 @@ impl Session {
     }
 
     pub(super) fn lease_ms(&self) -> i64 {
-        i64::try_from(self.membership.lease.get()).unwrap_or(i64::MAX)
+        millis(self.membership.lease)
     }
 
     pub(super) fn lock_ms(&self) -> i64 {
-        i64::try_from(self.membership.lock_ttl.get()).unwrap_or(i64::MAX)
+        millis(self.membership.lock_ttl)
     }
+}
+
+fn millis(length: Millis) -> i64 {
+    i64::try_from(length.get()).unwrap_or(i64::MAX)
 }

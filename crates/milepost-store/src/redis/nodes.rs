@@ -9,14 +9,15 @@ use crate::error::StoreError;
 use crate::nodes::{Beat, Beaten, NodeIdentity, NodeRow};
 
 use super::link::{Link, unavailable};
-use super::script::{BEAT, JOIN, LEAVE};
+use super::script::{BEAT, JOIN, LEAVE, LOOK};
 use super::shared::Shared;
 
 /// Begins a session, in the place of any earlier one of this name. A visitor has none.
 pub(super) async fn join(shared: &Shared) -> Result<(), StoreError> {
     let Some(NodeIdentity { name, boot_id }) = &shared.membership.node else { return Ok(()) };
     let mut call = shared.prelude.call(&JOIN, 0);
-    call.arg(&**name).arg(&**boot_id).arg(std::process::id()).arg(shared.membership.lease.get());
+    call.arg(&**name).arg(&**boot_id).arg(std::process::id());
+    call.arg(shared.membership.lease.get()).arg(shared.membership.patience().get());
     let answer = shared.answer(&JOIN, &call, "join the other nodes").await?;
     shared.session.begin(answer.unsigned(0)?);
     Ok(())
@@ -31,7 +32,7 @@ pub(super) async fn read_clock(link: &Link) -> Result<ClockReading, StoreError> 
 }
 
 pub(super) async fn beat(shared: &Shared, beat: Beat) -> Result<Beaten, StoreError> {
-    let Some(NodeIdentity { name, .. }) = &shared.membership.node else { return Ok(Beaten::default()) };
+    let Some(NodeIdentity { name, .. }) = &shared.membership.node else { return look(shared).await };
     if shared.session.number() == 0 {
         // It has left; to beat is to come back.
         join(shared).await?;
@@ -39,7 +40,8 @@ pub(super) async fn beat(shared: &Shared, beat: Beat) -> Result<Beaten, StoreErr
     let mut lost = false;
     loop {
         let mut call = shared.call(&BEAT);
-        call.arg(&**name).arg(shared.membership.lease.get()).arg(beat.in_hand).arg(beat.capacity);
+        call.arg(&**name).arg(shared.membership.lease.get()).arg(shared.membership.patience().get());
+        call.arg(beat.in_hand).arg(beat.capacity);
         let answer = shared.answer(&BEAT, &call, "renew its lease").await?;
         match answer.text(0)? {
             "ok" if answer.is_set(2)? => {}
@@ -58,6 +60,15 @@ pub(super) async fn beat(shared: &Shared, beat: Beat) -> Result<Beaten, StoreErr
                 return Err(StoreError::Owned { path, pid, command: String::new() });
             }
             other => return Err(damaged("an answer of redis", format!("`{other}` to a beat"))),
+        }
+    }
+}
+
+async fn look(shared: &Shared) -> Result<Beaten, StoreError> {
+    loop {
+        let answer = shared.answer(&LOOK, &shared.call(&LOOK), "look after other nodes").await?;
+        if !answer.is_set(0)? {
+            return Ok(Beaten { now: Some(answer.time(1)?), ..Beaten::default() });
         }
     }
 }

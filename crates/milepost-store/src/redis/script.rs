@@ -28,7 +28,7 @@ macro_rules! script {
     };
 }
 
-pub(super) static COMMIT: LazyLock<Script> = script!("common", "books", "tasks", "commit");
+pub(super) static COMMIT: LazyLock<Script> = script!("common", "books", "tasks", "sessions", "commit");
 pub(super) static PICK: LazyLock<Script> = script!("common", "tasks", "sessions", "describe", "pick");
 pub(super) static TAKE: LazyLock<Script> = script!("common", "books", "tasks", "describe", "take");
 pub(super) static DOUBT: LazyLock<Script> = script!("common", "doubt");
@@ -37,13 +37,14 @@ pub(super) static CHANGE_PLAN: LazyLock<Script> = script!("common", "tasks", "ch
 pub(super) static CHANGE_BOOKS: LazyLock<Script> = script!("common", "books", "change_books");
 pub(super) static NOTE: LazyLock<Script> = script!("common", "note");
 pub(super) static SUBMIT: LazyLock<Script> = script!("common", "books", "tasks", "intake", "submit");
-pub(super) static UPDATE: LazyLock<Script> = script!("common", "books", "tasks", "intake", "update");
+pub(super) static UPDATE: LazyLock<Script> = script!("common", "books", "tasks", "sessions", "intake", "update");
 pub(super) static IMPORT: LazyLock<Script> = script!("common", "tasks", "intake", "import");
 pub(super) static READ: LazyLock<Script> = script!("common", "tasks", "describe", "read");
 pub(super) static JOIN: LazyLock<Script> = script!("common", "tasks", "sessions", "join");
 pub(super) static BEAT: LazyLock<Script> = script!("common", "tasks", "sessions", "intake", "beat");
 pub(super) static LEAVE: LazyLock<Script> = script!("common", "tasks", "sessions", "leave");
-pub(super) static LETTERS: LazyLock<Script> = script!("common", "tasks", "letters");
+pub(super) static LETTERS: LazyLock<Script> = script!("common", "tasks", "sessions", "letters");
+pub(super) static LOOK: LazyLock<Script> = script!("common", "tasks", "sessions", "look");
 
 /// What every call begins with.
 #[derive(Debug, Clone)]

@@ -45,10 +45,25 @@ BEGIN
     RETURN FOUND;
 END $$;
 
+-- Time in which nobody could write counts against nobody. If any node was last heard of longer ago than those that live
+-- need to say that they do, every lease and every lock is put off by the rest: a lease no further than a beat would.
+-- Whoever judges begins with this, under the lock.
+CREATE FUNCTION @.forgive(at bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE late bigint;
+BEGIN
+    SELECT at - c.heard_at - coalesce((SELECT max(n.patience_ms) FROM @.nodes n WHERE NOT n.ended), 0) INTO late FROM @.counters c;
+    IF late > 0 THEN
+        UPDATE @.nodes n SET expires_at = greatest(n.expires_at, least(n.expires_at + late, at + n.lease_ms)) WHERE NOT n.ended;
+        UPDATE @.locks l SET expires_at = l.expires_at + late;
+    END IF;
+    UPDATE @.counters SET heard_at = at;
+END $$;
+
 -- Ends what has run out, by the clock of this server: sessions of others, and tenant locks.
 CREATE FUNCTION @.reap(own bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE gone bigint[]; free text[]; at bigint := @.now_ms();
 BEGIN
+    PERFORM @.forgive(at);
     SELECT array_agg(n.session) INTO gone FROM @.nodes n
     WHERE NOT n.ended AND n.expires_at < at AND n.session IS DISTINCT FROM own;
     IF gone IS NOT NULL THEN
@@ -76,20 +91,21 @@ BEGIN
 END $$;
 
 -- A new session under a name; whoever had the name has lost it.
-CREATE FUNCTION @.register(node text, boot text, lease_ms bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION @.register(node text, boot text, lease_ms bigint, patience_ms bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE before bigint; given bigint; at bigint;
 BEGIN
     PERFORM @.begin_write(NULL);
     at := @.now_ms();
+    PERFORM @.forgive(at);
     SELECT n.session INTO before FROM @.nodes n WHERE n.name = node;
     IF before IS NOT NULL THEN
         PERFORM @.end_sessions(ARRAY[before]);
     END IF;
     UPDATE @.counters SET session = session + 1 RETURNING session INTO given;
-    INSERT INTO @.nodes VALUES (node, given, boot, false, at, at, at + lease_ms, 0, 0)
+    INSERT INTO @.nodes VALUES (node, given, boot, false, at, at, at + lease_ms, 0, 0, 0, lease_ms, patience_ms)
     ON CONFLICT (name) DO UPDATE SET session = excluded.session, boot_id = excluded.boot_id, ended = false,
         started_at = excluded.started_at, seen_at = excluded.seen_at, expires_at = excluded.expires_at,
-        in_hand = 0, capacity = 0;
+        in_hand = 0, capacity = 0, lease_ms = excluded.lease_ms, patience_ms = excluded.patience_ms;
     IF before IS NOT NULL THEN
         PERFORM @.call_others(given);
     END IF;
@@ -122,7 +138,7 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
-    UPDATE @.nodes SET seen_at = at, expires_at = at + lease_ms, in_hand = hand, capacity = most WHERE name = node;
+    UPDATE @.nodes SET seen_at = at, expires_at = at + beat.lease_ms, in_hand = hand, capacity = most WHERE name = node;
     PERFORM @.reap(own);
     -- A tenant stays closed for as long as somebody may go on with its task by himself.
     UPDATE @.locks l SET expires_at = at + lock_ms FROM @.task_runtimes r JOIN @.plans p ON p.no = r.plan
@@ -134,6 +150,14 @@ BEGIN
     RETURN NEXT;
 END $$;
 
+-- A visitor waits for somebody: others' leases are looked at, though it has none.
+CREATE FUNCTION @.look() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM @.begin_write(NULL);
+    PERFORM @.reap(NULL);
+    RETURN @.now_ms();
+END $$;
+
 CREATE FUNCTION @.leave(own bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM @.begin_write(NULL);
@@ -143,12 +167,14 @@ END $$;
 
 -- For the live node that holds the task; null when nobody does.
 CREATE FUNCTION @.post_letter(own bigint, to_task text, words text) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE given bigint; at bigint := @.now_ms();
+DECLARE given bigint; at bigint;
 BEGIN
     PERFORM @.begin_write(NULL);
+    PERFORM @.reap(own);
+    at := @.now_ms();
     INSERT INTO @.letters (session, task, body, posted_at)
     SELECT n.session, c.id, words, at FROM @.task_configs c JOIN @.task_runtimes r ON r.no = c.no
-    JOIN @.nodes n ON n.session = r.lease >> 40 AND NOT n.ended AND n.expires_at >= at
+    JOIN @.nodes n ON n.session = r.lease >> 40 AND NOT n.ended
     WHERE c.id = to_task AND r.queue = 2
     RETURNING no INTO given;
     IF given IS NOT NULL THEN

@@ -7,9 +7,10 @@ CREATE TABLE @.counters (
     plan        bigint NOT NULL,
     task        bigint NOT NULL,
     session     bigint NOT NULL,
-    calls       bigint NOT NULL             -- grows whenever other nodes are called, for those who cannot listen
+    calls       bigint NOT NULL,            -- grows whenever other nodes are called, for those who cannot listen
+    heard_at    bigint NOT NULL             -- when any node was last heard of
 ) WITH (fillfactor = 10);
-INSERT INTO @.counters VALUES (0, 0, 0, 0, 0);
+INSERT INTO @.counters VALUES (0, 0, 0, 0, 0, floor(extract(epoch FROM clock_timestamp()) * 1000));
 
 CREATE TABLE @.plans (
     no              bigint PRIMARY KEY,
@@ -114,7 +115,9 @@ CREATE TABLE @.nodes (
     expires_at  bigint NOT NULL,
     in_hand     bigint NOT NULL,
     capacity    bigint NOT NULL,
-    first_lease bigint NOT NULL DEFAULT 0   -- a claim that would give out an earlier one comes too late
+    first_lease bigint NOT NULL DEFAULT 0,  -- a claim that would give out an earlier one comes too late
+    lease_ms    bigint NOT NULL,
+    patience_ms bigint NOT NULL             -- how long nobody may be heard of before somebody has to wonder
 ) WITH (fillfactor = 50);
 
 CREATE TABLE @.letters (

@@ -1,5 +1,5 @@
 -- A node renews its lease, and with it, in portions, whatever any node has to keep alive.
--- name, length of a lease, tasks in hand, capacity.
+-- name, length of a lease, how long nobody may be heard of, tasks in hand, capacity.
 local name, lease = ARGV[FIRST], tonumber(ARGV[FIRST + 1])
 local node = M .. 'node:' .. name
 if is_lost() then
@@ -7,8 +7,9 @@ if is_lost() then
   if now[1] and now[1] ~= me and is_member(now[1]) then return { 'owned', now[2] } end
   return { 'lost' }
 end
+hear(lease, ARGV[FIRST + 2])
 call('ZADD', M .. 'sessions', clock + lease, me)
-call('HSET', node, 'seen', clock, 'hand', ARGV[FIRST + 2], 'capacity', ARGV[FIRST + 3])
+call('HSET', node, 'seen', clock, 'hand', ARGV[FIRST + 3], 'capacity', ARGV[FIRST + 4])
 call('ZADD', M .. 'nodes', clock, name)
 reap()
 local more = free_orphans()

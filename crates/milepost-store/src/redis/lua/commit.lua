@@ -8,7 +8,8 @@ local function refusal(task, expected, lease)
   if is_lost() then return { 'fenced', task.lease } end
   local conflict = { 'conflict', task.version }
   if lease == '' then
-    if task.lease ~= '0' and is_live(task.session) then return { 'fenced', task.lease } end
+    reap()
+    if task.lease ~= '0' and is_member(task.session) then return { 'fenced', task.lease } end
   elseif task.lease == '0' then
     -- A commit that gave its lease back and is sent again hears that the first one had arrived.
     return task.version ~= expected and conflict or { 'fenced', '0' }

@@ -1,6 +1,7 @@
 -- A node takes its place, and that of an earlier one of its name at once.
--- name, boot id, process id, length of a lease.
+-- name, boot id, process id, length of a lease, how long nobody may be heard of.
 local name, boot, pid, lease = ARGV[FIRST], ARGV[FIRST + 1], ARGV[FIRST + 2], tonumber(ARGV[FIRST + 3])
+hear(lease, ARGV[FIRST + 4])
 local key = M .. 'node:' .. name
 local before = call('HGET', key, 'session')
 if before and is_member(before) then end_session(before) end

@@ -5,7 +5,8 @@ local what, one, two = ARGV[FIRST], ARGV[FIRST + 1], ARGV[FIRST + 2]
 if what == 'post' then
   local no = call('HGET', M .. 'task-numbers', one)
   local task = no and load_task(no)
-  if not task or task.lease == '0' or not is_live(task.session) then return 0 end
+  reap()
+  if not task or task.lease == '0' or not is_member(task.session) then return 0 end
   local letter = call('HINCRBY', COUNTERS, 'letter', 1)
   local key, inbox = M .. 'letter:' .. letter, M .. 'letters:' .. task.session
   call('HSET', key, 'task', one, 'body', two, 'to', task.session)

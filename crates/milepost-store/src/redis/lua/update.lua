@@ -23,11 +23,12 @@ if call('HGET', M .. 'plan:' .. no, 'digest') ~= seen then return { 'again' } en
 local plan = plan_of(no)
 if call('ZCARD', M .. 'tasks:' .. no) ~= stay + go then return { 'again' } end
 
+reap()
 local stored = {}
 local function look(number, version)
   local task = load_task(number)
   if not task or task.version ~= version then return { 'again' } end
-  if task.lease ~= '0' and is_live(task.session) then return { 'running' } end
+  if task.lease ~= '0' and is_member(task.session) then return { 'running' } end
   stored[number] = task
 end
 for index = 0, stay - 1 do
