@@ -66,3 +66,33 @@ fn nodes_on_postgres_whose_clocks_jump_lose_no_lease_and_keep_every_appointment(
     }
     nodes.into_iter().for_each(Node::stop);
 }
+
+/// Both are wrong from their start on, by an hour and in different directions.
+#[test]
+fn nodes_that_start_with_wrong_clocks_write_down_the_stores_time() {
+    for backend in [Backend::Postgres, Backend::Mysql, Backend::Redis] {
+        let Some(place) = backend.place("nodes_that_start_with_wrong_clocks_write_down_the_stores_time") else {
+            continue;
+        };
+        let world = World::new();
+        let settings =
+            "max_concurrency: 4\ndefaults: { retry: { max_attempts: 2, strategy: fixed, base: 1s, jitter: false } }";
+        let script = r#"case "$MILEPOST_STAGE $MILEPOST_ATTEMPT" in "s1 1") exit 1 ;; esac"#;
+        world.file("p.yaml", &ledger::plan("p", 4, 4, 2, settings, script));
+        let nodes = [("fast", 3600), ("slow", -3600)].map(|(name, ahead)| {
+            Node::start_with(&world, &place, name, &[], |command| WrongClock::of(&world, name, command).jump_to(ahead))
+        });
+        let begun = Instant::now();
+        world.good(&["submit", "p.yaml", "--server", &nodes[0].server]);
+        while ledger::status(&place, "p") != Some(PlanStatus::Completed) {
+            assert!(begun.elapsed() < PATIENCE, "it does not end; they say\n{}\n{}", nodes[0].said(), nodes[1].said());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        ledger::check(&world, &place, "p", 2, 4);
+        let right = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as i64;
+        for time in ledger::times(&place, "p") {
+            assert!((right - time).abs() < 600_000, "{backend:?}: an event is of {time}, and it is {right}");
+        }
+        nodes.into_iter().for_each(Node::stop);
+    }
+}

@@ -141,3 +141,16 @@ async fn check_order(store: &dyn Store, plan: &str, max_concurrency: usize) {
         }
     }
 }
+
+/// When everything happened that the logs of a plan's tasks have, in milliseconds.
+pub(crate) fn times(place: &Place, plan: &str) -> Vec<i64> {
+    block_on(async {
+        let store = StoreUrl::parse(&place.url).unwrap().open(Membership::visitor()).await.unwrap();
+        let mut times = Vec::new();
+        for task in tasks(&*store, plan).await {
+            let log = store.events(EventQuery { task, after: 0, limit: usize::MAX }).await.unwrap();
+            times.extend(log.iter().map(|event| event.record.at().as_millis()));
+        }
+        times
+    })
+}

@@ -5,6 +5,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::process::{Pid, Signal};
+
 /// These tests keep both cores busy and stop servers, so there is one of them at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -78,10 +80,52 @@ impl Place {
         service(verb, self.backend.service());
     }
 
+    /// Stops the server where it is, with all of its processes, until this is dropped.
+    pub(crate) fn freeze(&self) -> Frozen {
+        let pid = services().join(self.backend.service()).join("pid");
+        let pid: i32 = std::fs::read_to_string(pid).unwrap().trim().parse().unwrap();
+        // The first of them makes the others: once it stands still, there are no more.
+        let mut frozen = Frozen(vec![pid]);
+        signal(pid, Signal::STOP);
+        frozen.0.extend(children_of(pid));
+        frozen.0[1..].iter().for_each(|child| signal(*child, Signal::STOP));
+        frozen
+    }
+
     /// Whether the server is one that may be stopped: somebody else's is left alone.
     pub(crate) fn is_ours(&self) -> bool {
         is_ours(self.backend.service(), self.backend.variable())
     }
+}
+
+/// The processes of a server that stands still.
+pub(crate) struct Frozen(Vec<i32>);
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        self.0.iter().rev().for_each(|pid| signal(*pid, Signal::CONT));
+    }
+}
+
+fn signal(pid: i32, signal: Signal) {
+    // A child may have ended by itself.
+    let _ = rustix::process::kill_process(Pid::from_raw(pid).expect("a process has a number"), signal);
+}
+
+fn children_of(parent: i32) -> Vec<i32> {
+    let processes =
+        std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let is_child = |pid: &i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // Behind the name, which may have any characters: state, parent.
+        let parent_of = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+        parent_of == Some(parent)
+    };
+    processes.filter(is_child).collect()
+}
+
+fn services() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/services")
 }
 
 /// As `dev/services` does it.
@@ -93,8 +137,7 @@ pub(crate) fn service(verb: &str, service: &str) {
 
 /// Whether the server that a variable names is one of `dev/services`.
 pub(crate) fn is_ours(service: &str, variable: &str) -> bool {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let url = std::fs::read_to_string(root.join("target/services").join(service).join("url"));
+    let url = std::fs::read_to_string(services().join(service).join("url"));
     let ours = std::env::var(variable).unwrap_or_default();
     url.is_ok_and(|url| url.trim() == ours)
 }
