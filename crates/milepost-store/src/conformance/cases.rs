@@ -2,9 +2,8 @@
 
 use super::Harness;
 use super::{
-    books, changes, claim, commit, damage, long_logs, messages, moved, outcomes, plan_life, random, read, recovery,
-    books, changes, claim, commit, long_logs, messages, moved, nodes, outcomes, plan_life, random, read, recovery,
-    requests, submit, tenants, tokens,
+    books, changes, claim, commit, damage, long_logs, messages, moved, nodes, outcomes, plan_life, random, read,
+    recovery, requests, submit, tenants, tokens,
 };
 
 /// Hands the list to another macro, behind whatever that one needs besides.
