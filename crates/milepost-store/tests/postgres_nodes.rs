@@ -29,7 +29,7 @@ use relay::{Relay, port_of};
 use support::{Schema, is_there};
 
 /// Long enough for a loaded machine to do something in, short enough to wait for.
-const SHORT: Millis = Millis::new(400);
+const SHORT: Millis = Millis::new(3_000);
 
 async fn node(schema: &Schema, name: &str) -> Arc<PostgresStore> {
     open(schema, Membership::node(name, format!("boot of {name}"))).await

@@ -118,9 +118,9 @@ fn a_node_on_a_postgres_that_answers_before_its_disk_does_says_what_may_be_lost(
         let mark = if place.url.contains('?') { '&' } else { '?' };
         let url = format!("{}{mark}options=-c%20synchronous_commit%3Doff", place.url);
         world.file("p.yaml", "plan: p\nstages: [{ name: one, run: 'true' }]\ntasks: [{ id: t }]\n");
-        let run = On { world: &world, url: &url }.milepost(&["run", "p.yaml", "-q"]).must_exit(0);
+        let run = On { world: &world, url: &url }.milepost(&["run", "p.yaml"]).must_exit(0);
         run.must_say(&["synchronous_commit = off", "can lose the last moments"]);
-        let safe = On { world: &world, url: &place.url }.milepost(&["run", "p.yaml", "-q"]).must_exit(0);
+        let safe = On { world: &world, url: &place.url }.milepost(&["run", "p.yaml"]).must_exit(0);
         assert!(!safe.said().contains("synchronous_commit"), "{}", safe.said());
     }
 }
