@@ -1,8 +1,11 @@
 //! Whole clusters under one seed after the other. `MILEPOST_SIM_SCHEDULES=N` plays more or fewer, and
 //! `MILEPOST_SIM_FROM=SEED` begins elsewhere.
 
-use milepost_sim::{Schedule, Search, Trace, quiet_panics};
+#[cfg(not(feature = "planted"))]
+use milepost_sim::Search;
+use milepost_sim::{Schedule, Trace, quiet_panics};
 
+#[cfg(not(feature = "planted"))]
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().map_or(default, |value| value.parse().expect("a number"))
 }
