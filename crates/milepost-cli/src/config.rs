@@ -26,12 +26,33 @@ pub(crate) struct Config {
     pub(crate) capacity: Option<usize>,
     /// As `--on-store-loss`.
     pub(crate) on_store_loss: Option<StoreLoss>,
+    /// As `--recovery`.
+    pub(crate) recovery: Option<Recovery>,
     pub(crate) color: Option<Color>,
     pub(crate) serve: Serve,
     pub(crate) kafka: Kafka,
     pub(crate) files: Files,
     /// Databases that plans may name: URLs, or `env:VARIABLE` for the variable that has one.
     pub(crate) databases: BTreeMap<String, String>,
+}
+
+/// Who decides, when all nodes were gone, about plans that do not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Recovery {
+    /// They go on by themselves.
+    Auto,
+    /// A person decides.
+    Manual,
+}
+
+impl From<Recovery> for milepost_core::plan::Recovery {
+    fn from(recovery: Recovery) -> Self {
+        match recovery {
+            Recovery::Auto => milepost_core::plan::Recovery::Auto,
+            Recovery::Manual => milepost_core::plan::Recovery::Manual,
+        }
+    }
 }
 
 /// Of `serve`, each as the flag of its name.

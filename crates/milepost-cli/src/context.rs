@@ -10,7 +10,7 @@ use milepost_engine::OnStoreLoss;
 use milepost_store::redacted;
 
 use crate::args::Global;
-use crate::config::{Color, Config, Kafka, Serve, StoreLoss};
+use crate::config::{Color, Config, Kafka, Recovery, Serve, StoreLoss};
 use crate::exit::{Exit, Failure};
 use crate::files::Files;
 use crate::operator;
@@ -37,6 +37,7 @@ pub(crate) struct Context {
     node: Option<String>,
     capacity: usize,
     on_store_loss: Option<StoreLoss>,
+    recovery: Option<Recovery>,
     /// What the configuration says about `serve`.
     pub(crate) serve: Serve,
     /// And about Kafka.
@@ -95,6 +96,7 @@ impl Context {
             node: config.node,
             capacity: config.capacity.unwrap_or(DEFAULT_CAPACITY),
             on_store_loss: config.on_store_loss,
+            recovery: config.recovery,
             serve: config.serve,
             kafka: config.kafka,
             files: config.files,
@@ -107,7 +109,7 @@ impl Context {
     pub(crate) fn source(&self) -> Result<Box<dyn Source>, Failure> {
         Ok(match self.client()? {
             Some(client) => Box::new(Remote::new(client)),
-            None => Box::new(Local::new(self.store()?)),
+            None => Box::new(Local::new(self.store()?, self.recovery(None))),
         })
     }
 
@@ -161,6 +163,11 @@ impl Context {
     /// What the node of this process does while its store is away.
     pub(crate) fn on_store_loss(&self, named: Option<StoreLoss>) -> OnStoreLoss {
         named.or(self.on_store_loss).map(OnStoreLoss::from).unwrap_or_default()
+    }
+
+    /// Who decides, when all nodes were gone, about plans that do not say.
+    pub(crate) fn recovery(&self, named: Option<Recovery>) -> milepost_core::plan::Recovery {
+        named.or(self.recovery).map(Into::into).unwrap_or_default()
     }
 
     /// Tasks in hand at once.

@@ -13,7 +13,7 @@ use milepost_store::Store;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::config::{LogFormat, StoreLoss};
+use crate::config::{LogFormat, Recovery, StoreLoss};
 use crate::context::Context;
 use crate::exit::{Exit, Failure, Outcome, chain};
 use crate::files::{self, Authors};
@@ -48,6 +48,9 @@ pub(crate) struct Args {
     /// What becomes of its tasks while the store is away [default: hold]
     #[arg(long, value_name = "WHAT")]
     on_store_loss: Option<StoreLoss>,
+    /// Who decides, when all nodes were gone, about plans that do not say [default: auto]
+    #[arg(long, value_name = "WHO")]
+    recovery: Option<Recovery>,
     /// A certificate and its chain, in PEM form; then it speaks HTTPS. SIGHUP reads both files again
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
@@ -159,6 +162,7 @@ pub(crate) async fn serve(context: &Context, args: Args) -> Outcome {
     let mut options = Options::new(context.node(args.node.clone()));
     options.capacity = context.capacity_of_all();
     options.on_store_loss = context.on_store_loss(args.on_store_loss);
+    options.recovery = context.recovery(args.recovery);
     if let Some(most) = context.kafka.concurrency {
         options.chains = most;
     }

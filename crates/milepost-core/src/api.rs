@@ -35,6 +35,10 @@ pub struct PlanView {
     pub progress: f64,
     pub max_concurrency: u32,
     pub version: u64,
+    /// RUNNING, but its recovery is manual, and nobody has set it going since all nodes were gone: none of its tasks
+    /// starts by itself.
+    #[serde(default)]
+    pub waits_for_person: bool,
     /// Who changed its status last, when a person did.
     pub changed_by: Option<By>,
     pub created_at: Timestamp,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use milepost_core::id::{PlanId, TaskId};
-use milepost_core::plan::{Plan, Trigger};
+use milepost_core::plan::{Plan, Recovery, Trigger};
 use milepost_core::planted::planted;
 use milepost_core::task::PlanStatus;
 use milepost_core::time::Timestamp;
@@ -53,6 +53,8 @@ pub struct Options {
     /// How long the node's lease lasts without a word of it, on a store that it shares: the same as it was opened with.
     pub lease: Duration,
     pub on_store_loss: OnStoreLoss,
+    /// Who decides, when all nodes were gone, about plans that do not say.
+    pub recovery: Recovery,
     pub clock: Clock,
     /// Another at every start, so that a node can be told from the one that had its name before.
     pub boot_id: Arc<str>,
@@ -70,6 +72,7 @@ impl Options {
             heartbeat,
             lease: LEASE.as_duration(),
             on_store_loss: OnStoreLoss::default(),
+            recovery: Recovery::default(),
             clock: Clock::system(),
             boot_id: uuid::Uuid::now_v7().to_string().into(),
             spawner: Spawner::default(),
@@ -194,6 +197,11 @@ impl Engine {
 
     pub fn started_at(&self) -> Timestamp {
         self.inner.started_at
+    }
+
+    /// What it does with plans that do not say who decides when all nodes were gone.
+    pub fn recovery(&self) -> Recovery {
+        self.inner.options.recovery
     }
 
     /// How many tasks it takes in hand at once.
@@ -506,6 +514,7 @@ async fn claim_loop(inner: Arc<Inner>) {
         inner.spawn(async move { children.finish_cancelled_children().await });
     }
     let mut pause = Duration::from_millis(50);
+    let mut first = true;
     while !inner.stop.is_cancelled() {
         let room = inner.options.capacity.saturating_sub(inner.working());
         if room == 0 {
@@ -517,6 +526,7 @@ async fn claim_loop(inner: Arc<Inner>) {
             only: inner.options.only.clone(),
             plans: inner.registry.runs_plans(),
             workflows: inner.registry.workflows(),
+            recovery: inner.options.recovery,
             limit: room,
             now: inner.own_time(),
         };
@@ -531,6 +541,10 @@ async fn claim_loop(inner: Arc<Inner>) {
             Ok(claimed) => {
                 inner.health.answered();
                 pause = Duration::from_millis(50);
+                if std::mem::take(&mut first) {
+                    let inner = inner.clone();
+                    inner.clone().spawn(async move { inner.say_what_waits_for_a_person().await });
+                }
                 let full = claimed.tasks.len() + claimed.ended.len() == room;
                 claimed.tasks.into_iter().for_each(|stored| inner.take_on(stored, cut_off.clone()));
                 for stored in &claimed.ended {
@@ -595,6 +609,26 @@ impl Inner {
             inner.finish_cancelled_plans().await;
             inner.finish_cancelled_children().await;
         });
+    }
+
+    /// A node that starts says which plans it leaves alone, and what to do about it.
+    async fn say_what_waits_for_a_person(&self) {
+        let mut after = None;
+        loop {
+            let query = PlanQuery { open_only: true, after, limit: 200 };
+            let Ok(page) = self.store.plans(query).await else { return };
+            for plan in page.items.iter().filter(|plan| plan.waits_for_person) {
+                tracing::warn!(
+                    plan = %plan.id,
+                    "its recovery is manual, so none of its tasks starts by itself; `milepost resume {}` sets it going",
+                    plan.id
+                );
+            }
+            after = page.next;
+            if after.is_none() {
+                return;
+            }
+        }
     }
 
     /// Open plans whose cancelling a crash may have cut short.

@@ -15,8 +15,14 @@ const PAGE: usize = 1000;
 /// So many tasks that are in the way are named.
 const NAMED: usize = 3;
 
-/// Says why the task is not running, or that it is. None: there is no such task.
-pub async fn explain(store: &dyn Store, task: &TaskId, now: Timestamp) -> Result<Option<Explanation>, StoreError> {
+/// Says why the task is not running, or that it is. None: there is no such task. `recovery` is what nodes here do with plans
+/// that do not say.
+pub async fn explain(
+    store: &dyn Store,
+    task: &TaskId,
+    now: Timestamp,
+    recovery: Recovery,
+) -> Result<Option<Explanation>, StoreError> {
     let stored = match store.task(task).await {
         Ok(Some(stored)) => stored,
         Ok(None) => return Ok(None),
@@ -28,7 +34,7 @@ pub async fn explain(store: &dyn Store, task: &TaskId, now: Timestamp) -> Result
     let plan = store.plan(&stored.task.spec().plan).await?;
     let missing = || StoreError::NotFound { what: "plan", id: stored.task.spec().plan.to_string() };
     let plan = plan.ok_or_else(missing)?;
-    let case = Case { store, stored: &stored, plan: &plan, now };
+    let case = Case { store, stored: &stored, plan: &plan, now, recovery };
     let why = case.why().await?;
     Ok(Some(why.of(task, &plan.id, stored.task.status())))
 }
@@ -39,6 +45,7 @@ struct Case<'a> {
     stored: &'a StoredTask,
     plan: &'a PlanRow,
     now: Timestamp,
+    recovery: Recovery,
 }
 
 /// An answer in the making.
@@ -193,6 +200,9 @@ impl Case<'_> {
             let why = Why::new(Reason::AwaitingMessage, "it waits for its message");
             return Ok(why.next(format!("milepost publish {}", self.task().id())));
         }
+        if let Some(why) = self.waits_for_person() {
+            return Ok(why);
+        }
         if let Some(why) = self.held_up_by_others().await? {
             return Ok(why);
         }
@@ -275,7 +285,7 @@ impl Case<'_> {
             "its plan has at most {most} tasks under way at once; of {taken}, {were} interrupted and nobody runs them: {}{more}",
             named.join(", ")
         );
-        Ok(Some(match self.task().spec().settings.recovery {
+        Ok(Some(match self.task().spec().settings.recovery_or(self.recovery) {
             Recovery::Manual => why(words).next(format!("milepost resume {}", self.plan.id)),
             Recovery::Auto => why(format!("{words}; a node takes them up by itself")),
         }))
@@ -303,6 +313,9 @@ impl Case<'_> {
             && task.status() == TaskStatus::Running
             && let Some(why) = self.held_up_by_plan()
         {
+            return Ok(why);
+        }
+        if let Some(why) = self.waits_for_person() {
             return Ok(why);
         }
         if let Some(why) = self.waits_for_retry() {
@@ -404,20 +417,40 @@ impl Case<'_> {
         };
         let on = node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
         let interrupted = format!("it was interrupted{on} {}: {how}", self.since(since));
-        let manual = task.spec().settings.recovery == Recovery::Manual;
+        let manual =
+            self.stored.waits_for_person || task.spec().settings.recovery_or(self.recovery) == Recovery::Manual;
         let verb = if task.status() == TaskStatus::RollingBack { "rollback" } else { "resume" };
         let why = if self.plan.status == PlanStatus::Paused {
             let by = self.plan.changed_by.as_ref();
             let message = format!("{interrupted}; and its plan {} was paused{}", self.plan.id, words(by));
             Why::new(Reason::PlanPaused, message).by(by).next(format!("milepost resume {}", self.plan.id))
         } else if manual {
-            let message = format!("{interrupted}; its plan says `recovery: manual`, so a person decides");
+            let message = format!("{interrupted}; {}, so a person decides", self.says_manual());
             Why::new(Reason::Interrupted, message).next(format!("milepost {verb} {}", task.id()))
         } else {
             Why::new(Reason::NodeGone, format!("{interrupted}; a node takes it up by itself"))
         };
         let recovery = if manual { "manual" } else { "auto" };
         Ok(why.with("node", node).at("since", since).with("recovery", recovery))
+    }
+
+    /// All nodes were gone, and nobody has set it going since.
+    fn waits_for_person(&self) -> Option<Why> {
+        if !self.stored.waits_for_person {
+            return None;
+        }
+        let (task, plan) = (self.task().id(), &self.plan.id);
+        let verb = if self.task().status() == TaskStatus::RollingBack { "rollback" } else { "resume" };
+        let message = format!("all nodes were gone, and {}, so a person decides when it goes on", self.says_manual());
+        let why = Why::new(Reason::Interrupted, message).with("recovery", "manual");
+        Some(why.next(format!("milepost {verb} {task}, or milepost resume {plan} for all of its plan")))
+    }
+
+    fn says_manual(&self) -> &'static str {
+        match self.task().spec().settings.recovery {
+            Some(_) => "its plan says `recovery: manual`",
+            None => "`recovery` is manual here for plans that do not say",
+        }
     }
 
     fn waits_for_retry(&self) -> Option<Why> {

@@ -10,7 +10,7 @@ use milepost_core::plan::{PlanCommand, PlanRejection, next_plan_status};
 use milepost_core::planted::planted;
 use milepost_core::task::{By, Command, Decision, PlanStatus, Record, Rejection, TaskStatus, decide};
 use milepost_store::{
-    Commit, Holder, LeaseChange, PlanChange, StoreError, StoredTask, TaskQuery, TaskRow, TasksOf, Wake,
+    Commit, Holder, LeaseChange, PlanChange, PlanRow, StoreError, StoredTask, TaskQuery, TaskRow, TasksOf, Wake,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -348,10 +348,21 @@ impl Inner {
         }
     }
 
-    /// A task whose node went away is first recorded as interrupted, so that the command meets it as it is.
+    /// A task whose node went away is first recorded as interrupted, so that the command meets it as it is; so is one that
+    /// slept then, if it may not wake by itself.
     fn decide_unheld(&self, stored: &StoredTask, command: Command) -> Result<Decision, Rejection> {
         let now = self.clock.now();
-        if !stored.orphaned || stored.task.interrupted() || stored.task.damage().is_some() {
+        let status = stored.task.status();
+        let command = match command {
+            Command::Resume(by) | Command::Retry { by, .. }
+                if stored.waits_for_person && status == TaskStatus::Pending =>
+            {
+                Command::LetGo(by)
+            }
+            command => command,
+        };
+        let sleeps = stored.waits_for_person && status.is_active() && wakes(&command);
+        if !(stored.orphaned || sleeps) || stored.task.interrupted() || stored.task.damage().is_some() {
             return decide(&stored.task, command, now);
         }
         let reason = "its node went away".to_owned();
@@ -369,11 +380,6 @@ impl Inner {
         expected: Option<u64>,
     ) -> Result<Effect, VerbError> {
         use TaskStatus::{Failed, Paused, RollbackFailed, Running};
-        // Verbs that change the plan itself are refused by that very change; the others are commits of its tasks.
-        let first_changes_plan = matches!(verb, Verb::Start | Verb::Pause | Verb::Resume | Verb::Cancel);
-        if let Some(expected) = expected.filter(|_| !first_changes_plan) {
-            self.expect_plan(plan, expected).await?;
-        }
         let changed = match verb {
             Verb::Start => {
                 self.change_plan(plan, PlanCommand::Start, by, expected).await?;
@@ -394,14 +400,28 @@ impl Inner {
             }
             Verb::Retry { from_checkpoint } => {
                 let again = |row: &TaskRow| row.status == Failed || row.interrupted;
+                let (which, nothing) = (&[Failed, Running], "has no failed or interrupted task to retry");
+                let row = self.plan_row(plan).await?;
+                let waits = row.waits_for_person;
+                if waits || expected.is_some() {
+                    is_expected(&row, expected)?;
+                    if !waits {
+                        self.some_of(plan, which, again, nothing).await?;
+                    }
+                    self.change_plan(plan, PlanCommand::RetryTasks, by, expected).await?;
+                }
                 let command = Command::Retry { by: by.clone(), from_checkpoint };
-                let retried = self.for_each(plan, &[Failed, Running], again, command, Some(PlanCommand::Retry)).await?;
-                self.some(plan, retried, "has no failed or interrupted task to retry").await?
+                let retried = self.for_each(plan, which, again, command, Some(PlanCommand::Retry)).await?;
+                // What waited for a person's word has it now.
+                if waits { retried } else { some(plan, retried, nothing)? }
             }
             Verb::ResetFailed => {
                 // Refused where it makes no sense, also when there is nothing to reset. The plan itself is reset with its
                 // first task: READY with nothing to run, it would never end once started.
                 self.may_reset(plan).await?;
+                if expected.is_some() {
+                    self.change_plan(plan, PlanCommand::ChangeTasks, by, expected).await?;
+                }
                 let command = Command::Retry { by: by.clone(), from_checkpoint: true };
                 let reset = self.for_each(plan, &[Failed], any, command, Some(PlanCommand::Reset)).await?;
                 reset.unless_all_left()?
@@ -411,44 +431,58 @@ impl Inner {
                 return Err(VerbError::Refused(words.to_owned()));
             }
             Verb::Rollback => {
-                let command = Command::Rollback(by.clone());
-                let undone = self.for_each(plan, &[Failed, Paused, RollbackFailed], any, command, None).await?;
-                self.some(plan, undone, "has no failed or paused task with something to roll back").await?
+                let (which, nothing) =
+                    (&[Failed, Paused, RollbackFailed], "has no failed or paused task with something to roll back");
+                if expected.is_some() {
+                    is_expected(&self.plan_row(plan).await?, expected)?;
+                    self.some_of(plan, which, any, nothing).await?;
+                    self.change_plan(plan, PlanCommand::ChangeTasks, by, expected).await?;
+                }
+                let undone = self.for_each(plan, which, any, Command::Rollback(by.clone()), None).await?;
+                if undone.tasks == 0 {
+                    self.plan_row(plan).await?;
+                }
+                some(plan, undone, nothing)?
             }
         };
-        let row = self.store.plan(plan).await?;
-        let row = row.ok_or_else(|| VerbError::NotFound { what: "plan", id: plan.to_string() })?;
+        let row = self.plan_row(plan).await?;
         Ok(Effect { tasks: changed.tasks, plan: Some((plan.clone(), row.status)), task: None, left: changed.left })
+    }
+
+    async fn plan_row(&self, plan: &PlanId) -> Result<PlanRow, VerbError> {
+        let row = self.store.plan(plan).await?;
+        row.ok_or_else(|| VerbError::NotFound { what: "plan", id: plan.to_string() })
     }
 
     /// A completed plan has nothing that failed: zero is a good answer.
     async fn may_reset(&self, plan: &PlanId) -> Result<(), VerbError> {
-        let row = self.store.plan(plan).await?;
-        let row = row.ok_or_else(|| VerbError::NotFound { what: "plan", id: plan.to_string() })?;
+        let row = self.plan_row(plan).await?;
         match next_plan_status(plan.as_str(), row.status, &row.counts, PlanCommand::Reset) {
             Err(rejection) if rejection.status != PlanStatus::Completed => Err(rejection.into()),
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
-    async fn some(&self, plan: &PlanId, changed: Changed, otherwise: &str) -> Result<Changed, VerbError> {
-        let changed = changed.unless_all_left()?;
-        if changed.tasks > 0 {
-            return Ok(changed);
+    /// Refuses, before anything is changed, what would find no task to change.
+    async fn some_of(
+        &self,
+        plan: &PlanId,
+        statuses: &[TaskStatus],
+        wanted: fn(&TaskRow) -> bool,
+        otherwise: &str,
+    ) -> Result<(), VerbError> {
+        let mut after = None;
+        loop {
+            let query = TaskQuery { of: TasksOf::Plan(plan.clone()), statuses: statuses.to_vec(), after, limit: PAGE };
+            let page = self.store.tasks(query).await?;
+            if page.items.iter().any(wanted) {
+                return Ok(());
+            }
+            after = page.next;
+            if after.is_none() {
+                return Err(none(plan, otherwise));
+            }
         }
-        match self.store.plan(plan).await? {
-            None => Err(VerbError::NotFound { what: "plan", id: plan.to_string() }),
-            Some(_) => Err(VerbError::Refused(format!("plan {plan} {otherwise}"))),
-        }
-    }
-
-    async fn expect_plan(&self, plan: &PlanId, expected: u64) -> Result<(), VerbError> {
-        let row = self.store.plan(plan).await?;
-        let found = row.ok_or_else(|| VerbError::NotFound { what: "plan", id: plan.to_string() })?.version;
-        if found != expected {
-            return Err(VerbError::Version { what: format!("plan {plan}"), expected, found });
-        }
-        Ok(())
     }
 
     async fn change_plan(
@@ -562,6 +596,28 @@ fn asks_for_more(rejection: &Rejection) -> bool {
         | Rejection::NothingToRollBack { .. }
         | Rejection::NotAWorkflow { .. } => false,
     }
+}
+
+/// A person wants the task to go on.
+fn wakes(command: &Command) -> bool {
+    matches!(command, Command::Resume(_) | Command::Retry { .. } | Command::Rollback(_))
+}
+
+/// A person who looked at another version hears that first; only the commit that follows can be sure.
+fn is_expected(row: &PlanRow, expected: Option<u64>) -> Result<(), VerbError> {
+    match expected.filter(|expected| *expected != row.version) {
+        Some(expected) => Err(VerbError::Version { what: format!("plan {}", row.id), expected, found: row.version }),
+        None => Ok(()),
+    }
+}
+
+fn some(plan: &PlanId, changed: Changed, otherwise: &str) -> Result<Changed, VerbError> {
+    let changed = changed.unless_all_left()?;
+    if changed.tasks > 0 { Ok(changed) } else { Err(none(plan, otherwise)) }
+}
+
+fn none(plan: &PlanId, otherwise: &str) -> VerbError {
+    VerbError::Refused(format!("plan {plan} {otherwise}"))
 }
 
 fn any(_: &TaskRow) -> bool {

@@ -114,7 +114,7 @@ fn plan(dice: &mut Dice, number: usize) -> Plan {
 fn settings(dice: &mut Dice) -> Settings {
     Settings {
         max_concurrency: dice.between(1, 4) as u32,
-        recovery: if dice.chance(150) { Recovery::Manual } else { Recovery::Auto },
+        recovery: if dice.chance(150) { Some(Recovery::Manual) } else { None },
         on_task_failure: if dice.chance(150) { OnTaskFailure::Pause } else { OnTaskFailure::Continue },
         on_failure: if dice.chance(300) { OnFailure::Rollback } else { OnFailure::Stop },
         trigger: if dice.chance(150) { Trigger::Message } else { Trigger::Start },
@@ -211,7 +211,7 @@ fn updated(dice: &mut Dice, plan: &Plan, number: usize) -> Plan {
     }
     changed.definition.settings.max_concurrency = dice.between(1, 4) as u32;
     if dice.chance(200) {
-        changed.definition.settings.recovery = Recovery::Manual;
+        changed.definition.settings.recovery = Some(Recovery::Manual);
     }
     let plan_number = 10 + number;
     changed.tasks.push(task(dice, plan_number, 0));

@@ -75,7 +75,7 @@ impl Shared {
     fn explained(&self, id: &TaskId) -> Option<(Task, Explanation)> {
         // One that an update removed is none any more.
         let stored = self.truth.task(id).now_or_never()?.ok()??;
-        let explanation = explain(&self.truth, id, self.now()).now_or_never()?.ok()??;
+        let explanation = explain(&self.truth, id, self.now(), Default::default()).now_or_never()?.ok()??;
         Some((stored.task, explanation))
     }
 
@@ -97,7 +97,7 @@ impl Shared {
             Reason::PlanNotStarted => plan_is(PlanStatus::Ready) || plan_is(PlanStatus::Created),
             Reason::AwaitingMessage => task.awaits_message(),
             Reason::AwaitingSignal => explanation.data.get("dueAt").is_none(),
-            Reason::Interrupted => spec.settings.recovery == Recovery::Manual,
+            Reason::Interrupted => spec.settings.recovery == Some(Recovery::Manual),
             Reason::AwaitingChild => {
                 let child = explanation.data.get("child").and_then(|child| child.as_str());
                 child.and_then(|child| TaskId::parse(child).ok()).is_some_and(|child| waits(&child))

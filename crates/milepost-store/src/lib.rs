@@ -7,6 +7,7 @@ mod contended;
 mod doubt;
 mod error;
 mod export;
+mod going;
 mod group;
 mod identity;
 mod model;

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use milepost_core::api::Scope;
 use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
-use milepost_core::plan::{Plan, PlanCommand, PlanDefinition, TaskCounts, WorkflowRef};
+use milepost_core::plan::{Plan, PlanCommand, PlanDefinition, Recovery, TaskCounts, WorkflowRef};
 use milepost_core::task::{By, PlanStatus, Record, Task, TaskStatus};
 use milepost_core::time::{Millis, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::books::Entry;
+use crate::going::LOOK_AGAIN;
 
 /// A place in the store's own order of commits; a feed resumes from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -93,6 +94,8 @@ pub struct ClaimRequest {
     pub plans: bool,
     /// The functions that the node can run; a workflow that is not among them is left for a node that knows it.
     pub workflows: Arc<[WorkflowRef]>,
+    /// The node's own setting, for plans that do not say.
+    pub recovery: Recovery,
     pub limit: usize,
     /// What time it is; none when the store is to look at its own clock, as nodes ask that share one: whatever their own
     /// clocks say, they agree on what is due.
@@ -120,6 +123,14 @@ pub struct Claimed {
     pub settled: Vec<PlanId>,
 }
 
+impl Claimed {
+    /// The node cannot tell yet which era it is in, and soon it may.
+    pub(crate) fn look_again(&mut self) {
+        let again = self.now + LOOK_AGAIN;
+        self.next_due = Some(self.next_due.map_or(again, |due| due.min(again)));
+    }
+}
+
 /// A task as folded from its log, and what the store knows beside it.
 #[derive(Debug, Clone)]
 pub struct StoredTask {
@@ -129,6 +140,8 @@ pub struct StoredTask {
     pub epoch: u64,
     /// Held, but by a node that is gone.
     pub orphaned: bool,
+    /// It could be claimed, but its plan's recovery is manual, and nobody has set it going since all nodes were gone.
+    pub waits_for_person: bool,
     /// The holder of the tenant that it waits for, as `planId:taskId`.
     pub blocked_by: Option<String>,
     /// Why no claim takes it: it was set aside when one found that it cannot be run.
@@ -222,6 +235,10 @@ pub struct PlanRow {
     pub max_concurrency: u32,
     pub counts: TaskCounts,
     pub version: u64,
+    /// RUNNING, but its recovery is manual, and nobody has set it going since all nodes were gone: none of its tasks
+    /// starts by itself.
+    #[serde(default)]
+    pub waits_for_person: bool,
     /// Who changed its status last, when a person did.
     pub changed_by: Option<By>,
     pub created_at: Timestamp,

@@ -16,6 +16,7 @@ impl From<&PlanRow> for PlanView {
             tasks: row.counts,
             progress: row.counts.percent(),
             max_concurrency: row.max_concurrency,
+            waits_for_person: row.waits_for_person,
             version: row.version,
             changed_by: row.changed_by.clone(),
             created_at: row.created_at,

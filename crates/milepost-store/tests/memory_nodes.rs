@@ -36,7 +36,15 @@ async fn submit(store: &MemoryStore, text: &str) {
 const ONE: &str = "{plan: p, stages: [{name: s, uses: noop}], tasks: [{id: a, tenant: x}]}";
 
 fn request(node: &str, limit: usize) -> ClaimRequest {
-    ClaimRequest { node: node.into(), only: None, plans: true, workflows: Vec::new().into(), limit, now: Some(NOW) }
+    ClaimRequest {
+        node: node.into(),
+        only: None,
+        plans: true,
+        workflows: Vec::new().into(),
+        recovery: Default::default(),
+        limit,
+        now: Some(NOW),
+    }
 }
 
 async fn claim(store: &MemoryStore, node: &str) -> Vec<StoredTask> {

@@ -231,7 +231,7 @@ async fn a_tenant_lock_is_renewed_while_somebody_has_it_and_opens_when_nobody_co
         }
     };
     let (a, b) = (open("a", SHORT).await, open("b", Millis::from_secs(15)).await);
-    submit(&a, plan("p", &[("t", Some("tenant"))], |settings| settings.recovery = Recovery::Manual)).await;
+    submit(&a, plan("p", &[("t", Some("tenant"))], |settings| settings.recovery = Some(Recovery::Manual))).await;
     claim(&a, "a", 1).await.unwrap();
     submit(&b, plan("q", &[("u", Some("tenant"))], |_| {})).await;
     assert!(ids(&claim(&b, "b", 10).await.unwrap()).is_empty());
@@ -254,6 +254,7 @@ async fn a_tenant_lock_is_renewed_while_somebody_has_it_and_opens_when_nobody_co
         only: Some(PlanId::parse("p").unwrap()),
         plans: true,
         workflows: Arc::default(),
+        recovery: Default::default(),
         limit: 10,
         now: Some(now()),
     };

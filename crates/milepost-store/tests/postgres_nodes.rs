@@ -70,7 +70,7 @@ fn at_most(mut plan: Plan, max_concurrency: u32) -> Plan {
 }
 
 fn manual(mut plan: Plan) -> Plan {
-    plan.definition.settings.recovery = Recovery::Manual;
+    plan.definition.settings.recovery = Some(Recovery::Manual);
     plan
 }
 

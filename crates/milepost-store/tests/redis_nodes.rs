@@ -277,6 +277,7 @@ async fn the_lock_of_a_lost_task_that_waits_for_a_person_opens_in_the_end() {
         only: Some(redis_server::given::plan_id("p")),
         plans: true,
         workflows: Default::default(),
+        recovery: Default::default(),
         limit: 1,
         now: Some(redis_server::given::now()),
     };

@@ -90,6 +90,7 @@ async fn claim(store: &SqliteStore) -> Vec<StoredTask> {
         only: None,
         plans: true,
         workflows: Arc::default(),
+        recovery: Default::default(),
         limit: 1000,
         now: Some(NOW),
     };

@@ -142,6 +142,7 @@ async fn claim(store: &SqliteStore) -> StoredTask {
         only: None,
         plans: true,
         workflows: [workflow()].into(),
+        recovery: Default::default(),
         limit: 1,
         now: Some(NOW),
     };

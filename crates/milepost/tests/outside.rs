@@ -73,7 +73,7 @@ async fn a_workflow_that_waits_says_what_for_and_what_can_be_done_about_it() {
     ] {
         let mut feed = engine.inner().feed().subscribe();
         loop {
-            let said = milepost_engine::explain(&**store, &task_id(id), clock.now()).await;
+            let said = milepost_engine::explain(&**store, &task_id(id), clock.now(), Default::default()).await;
             let said = said.expect("a store").expect("a task");
             if said.reason == reason {
                 assert!(said.message.starts_with(words), "{}", said.message);

@@ -72,6 +72,7 @@ pub(crate) async fn run(context: &Context, args: Args) -> Outcome {
     options.only = Some(plan.definition.id.clone());
     options.capacity = context.capacity(plan.definition.settings.max_concurrency);
     options.on_store_loss = context.on_store_loss(args.on_store_loss);
+    options.recovery = context.recovery(None);
     let store = join(&url, &options).await?;
     // Before anything runs, so that no signal finds it unprepared.
     let signals = Signals::listen()?;

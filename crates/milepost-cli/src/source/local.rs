@@ -9,6 +9,7 @@ use milepost_core::api::{
     CheckpointView, DeadLetterView, Explanation, List, PlanReport, PlanView, PublishAnswer, RedriveAnswer, VerbAnswer,
 };
 use milepost_core::id::{PlanId, TaskId, Tenant};
+use milepost_core::plan::Recovery;
 use milepost_core::task::{By, Checkpoint, EventView, TaskView};
 use milepost_engine::{Clock, Target, owner, task_of_tenant};
 use milepost_store::{Book, EntryQuery, EventQuery, LogChunk, LogQuery, PlanQuery, Store, StoreError, StoredTask};
@@ -29,13 +30,15 @@ const PAGE: usize = 1000;
 
 pub(crate) struct Local {
     url: StoreUrl,
+    /// What nodes here do with plans that do not say.
+    recovery: Recovery,
     /// Opened by the first question; a verb asks none.
     store: OnceCell<Arc<dyn Store>>,
 }
 
 impl Local {
-    pub(crate) fn new(url: StoreUrl) -> Self {
-        Self { url, store: OnceCell::new() }
+    pub(crate) fn new(url: StoreUrl, recovery: Recovery) -> Self {
+        Self { url, recovery, store: OnceCell::new() }
     }
 
     async fn store(&self) -> Result<&Arc<dyn Store>, Failure> {
@@ -129,7 +132,7 @@ impl Source for Local {
 
     async fn explain(&self, task: &TaskId) -> Result<Option<Explanation>, Failure> {
         let store = self.store().await?;
-        Ok(milepost_engine::explain(&**store, task, Clock::of(&**store).now()).await?)
+        Ok(milepost_engine::explain(&**store, task, Clock::of(&**store).now(), self.recovery).await?)
     }
 
     async fn operate(&self, order: Order) -> Result<Operated, Failure> {

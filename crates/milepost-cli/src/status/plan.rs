@@ -30,6 +30,12 @@ pub(super) fn show(context: &Context, report: &PlanReport) {
         let why = by.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
         data.line(format!("  last changed by {}{why}", by.who));
     }
+    if plan.waits_for_person {
+        let command = context.command(&format!("resume {}", plan.plan_id));
+        data.line(format!(
+            "  its recovery is manual, and all nodes were gone: nothing of it starts before `{command}`"
+        ));
+    }
     running_lines(context, running, counts.running + counts.rolling_back, now).iter().for_each(|line| data.line(line));
     waiting_lines(context, waiting, counts.pending + counts.paused, plan).iter().for_each(|line| data.line(line));
     failure_lines(failures, failed(counts)).iter().for_each(|line| data.line(line));

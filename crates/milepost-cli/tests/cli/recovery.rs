@@ -161,3 +161,80 @@ fn a_server_that_is_told_to_leave_lets_stages_end_and_the_next_one_goes_on_after
     assert_eq!((lines(&world, "m-1"), lines(&world, "m-2")), ("one two three ".into(), "one two three ".into()));
     served.stop();
 }
+
+/// Each task says by `started-TASK` that it runs, and waits for `go-TASK`; one runs at a time.
+fn one_at_a_time(plan: &str, says: &str, tasks: &str) -> String {
+    format!(
+        r#"plan: {plan}
+max_concurrency: 1
+{says}
+stages:
+  - name: only
+    run: |
+      touch "started-$MILEPOST_TASK"
+      while [ ! -e "go-$MILEPOST_TASK" ]; do sleep 0.02; done
+tasks: [{tasks}]
+"#
+    )
+}
+
+/// A plan that minds nothing has run to its end, so the node has claimed all that it claims by itself.
+fn the_node_has_claimed(world: &World, served: &Served, task: &str) {
+    world.file(&format!("go-{task}"), "");
+    let plan = one_at_a_time(&format!("of-{task}"), "recovery: auto", &format!("{{ id: {task} }}"));
+    served.post("/plans?start=true", "application/yaml", &plan);
+    wait_until(served, &format!("/plans/of-{task}"), "COMPLETED");
+}
+
+#[test]
+fn after_a_stop_or_a_crash_nothing_of_a_manual_plan_starts_by_itself_not_even_what_never_ran() {
+    // The plan says so, or it says nothing and the node does.
+    for (says, setting) in [("recovery: manual", ""), ("", "recovery = \"manual\"\n")] {
+        let world = World::new();
+        world.file("milepost.toml", setting);
+        let served = world.serve(&["--allow-commands"]);
+        let tasks = "{ id: t-1 }, { id: t-2 }, { id: t-3 }, { id: t-4 }";
+        served.post("/plans?start=true", "application/yaml", &one_at_a_time("p", says, tasks));
+        world.wait_for_file("started-t-1");
+        served.running.signal(rustix::process::Signal::TERM);
+        served.running.wait_to_say("stopping after the running stages");
+        world.file("go-t-1", "");
+        served.running.end().must_exit(0);
+
+        let served = world.serve(&["--allow-commands"]);
+        the_node_has_claimed(&world, &served, "after-a-stop");
+        served.running.wait_to_say("`milepost resume p`");
+        assert!(!world.exists("started-t-2"));
+        assert_eq!(served.get("/plans/p")["waitsForPerson"], json!(true));
+        let why = served.get("/tasks/t-2/explain");
+        assert_eq!(why["reason"], "INTERRUPTED");
+        let next = why["next"].as_str().unwrap();
+        assert!(next.contains("milepost resume t-2") && next.contains("milepost resume p"), "{next}");
+        world.good(&["status", "p"]).must_say(&["its recovery is manual", "resume p"]);
+
+        // One task can be set going alone.
+        world.good(&["resume", "t-3"]);
+        world.wait_for_file("started-t-3");
+        world.file("go-t-3", "");
+        wait_until(&served, "/tasks/t-3", "COMPLETED");
+        the_node_has_claimed(&world, &served, "after-one");
+        assert!(!world.exists("started-t-2") && !world.exists("started-t-4"));
+
+        // A plan goes on as before, until the node is gone again.
+        served.post("/plans/p/retry", "application/json", "{}");
+        world.wait_for_file("started-t-2");
+        served.kill();
+        let served = world.serve(&["--allow-commands"]);
+        the_node_has_claimed(&world, &served, "after-a-crash");
+        assert!(!world.exists("started-t-4"));
+        served.stop();
+
+        // What a person says while no node is there holds for the next one.
+        world.file("go-t-2", "");
+        world.file("go-t-4", "");
+        world.good(&["resume", "p"]);
+        let served = world.serve(&["--allow-commands"]);
+        wait_until(&served, "/plans/p", "COMPLETED");
+        served.stop();
+    }
+}

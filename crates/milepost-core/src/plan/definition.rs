@@ -65,7 +65,9 @@ impl std::fmt::Display for WorkflowRef {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     pub max_concurrency: u32,
-    pub recovery: Recovery,
+    /// None when the plan does not say: then it is up to each node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Recovery>,
     pub on_tenant_conflict: OnTenantConflict,
     pub on_task_failure: OnTaskFailure,
     pub on_failure: OnFailure,
@@ -79,7 +81,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             max_concurrency: 10,
-            recovery: Recovery::Auto,
+            recovery: None,
             on_tenant_conflict: OnTenantConflict::Wait,
             on_task_failure: OnTaskFailure::Continue,
             on_failure: OnFailure::Stop,
@@ -99,9 +101,22 @@ macro_rules! setting {
     };
 }
 setting!(
-    /// Who decides what happens to the tasks of a node that is gone.
-    Recovery { Auto, Manual }
+    /// Who decides what happens to a plan when its nodes are gone.
+    #[derive(Default)]
+    Recovery {
+        #[default]
+        Auto,
+        Manual,
+    }
 );
+
+impl Settings {
+    /// `default` is the setting of the node that asks.
+    pub fn recovery_or(&self, default: Recovery) -> Recovery {
+        self.recovery.unwrap_or(default)
+    }
+}
+
 setting!(
     /// What happens to a task whose tenant is busy.
     OnTenantConflict { Wait, Refuse }

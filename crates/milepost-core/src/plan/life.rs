@@ -17,6 +17,31 @@ pub enum PlanCommand {
     Reset,
     /// A task ended: is anything left to run?
     Settle,
+    /// A person is about to have its tasks run again. The plan keeps its status; its version grows, so that of two who
+    /// looked at the same version only one does it.
+    RetryTasks,
+    /// The same for any other change of its tasks.
+    ChangeTasks,
+}
+
+impl PlanCommand {
+    /// A person wants the plan to run: what `recovery: manual` held back goes on.
+    pub fn lets_go(self) -> bool {
+        match self {
+            PlanCommand::Start | PlanCommand::Resume | PlanCommand::RetryTasks => true,
+            PlanCommand::Pause
+            | PlanCommand::Cancel
+            | PlanCommand::Retry
+            | PlanCommand::Reset
+            | PlanCommand::Settle
+            | PlanCommand::ChangeTasks => false,
+        }
+    }
+
+    /// The version grows even if the status stays as it is.
+    pub fn always_counts(self) -> bool {
+        matches!(self, PlanCommand::RetryTasks | PlanCommand::ChangeTasks)
+    }
 }
 
 /// How many tasks of a plan are in each state.
@@ -127,5 +152,9 @@ pub fn next_plan_status(
             Ok(if counts.completed == counts.total { Completed } else { Failed })
         }
         (PlanCommand::Settle, Created | Ready | Running | Paused | Completed | Failed | Cancelled) => Ok(status),
+
+        (PlanCommand::RetryTasks, Completed | Cancelled) => refuse("retry", ""),
+        (PlanCommand::RetryTasks, Created | Ready | Running | Paused | Failed) => Ok(status),
+        (PlanCommand::ChangeTasks, _) => Ok(status),
     }
 }

@@ -155,7 +155,11 @@ fn settings(fields: &Fields<'_>, problems: &mut Problems) -> Settings {
         settings.max_concurrency = u32::try_from(number).unwrap_or(u32::MAX);
     }
     let mut choose = Chooser { fields, problems };
-    choose.set("recovery", &[("auto", Recovery::Auto), ("manual", Recovery::Manual)], &mut settings.recovery);
+    choose.set(
+        "recovery",
+        &[("auto", Some(Recovery::Auto)), ("manual", Some(Recovery::Manual))],
+        &mut settings.recovery,
+    );
     choose.set(
         "on_tenant_conflict",
         &[("wait", OnTenantConflict::Wait), ("refuse", OnTenantConflict::Refuse)],

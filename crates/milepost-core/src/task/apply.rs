@@ -50,7 +50,9 @@ pub fn next_status(status: TaskStatus, interrupted: bool, event: &Event) -> Opti
             Running if interrupted => Some(Pending),
             // Takes back a pause that had not come into effect.
             Running => Some(Running),
-            Pending | Completed | Failed | Cancelled | RollingBack | RolledBack | RollbackFailed => None,
+            // It was held back by `recovery: manual`.
+            Pending => Some(Pending),
+            Completed | Failed | Cancelled | RollingBack | RolledBack | RollbackFailed => None,
         },
         Event::TaskCompleted { .. } => (status == Running).then_some(Completed),
         Event::TaskFailed { .. } => match status {

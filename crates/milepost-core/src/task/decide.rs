@@ -43,6 +43,8 @@ pub enum Command {
     },
     Pause(By),
     Resume(By),
+    /// A person wants a PENDING task to run that `recovery: manual` holds back.
+    LetGo(By),
     Cancel(By),
     Retry {
         by: By,
@@ -203,6 +205,7 @@ impl Draft {
             Command::Interrupt { reason } => self.interrupt(reason),
             Command::Pause(by) => self.pause(by)?,
             Command::Resume(by) => self.resume(by)?,
+            Command::LetGo(by) => self.let_go(by)?,
             Command::Cancel(by) => self.cancel(by)?,
             Command::Retry { by, from_checkpoint } => self.retry(by, from_checkpoint)?,
             Command::Rollback(by) => self.rollback(by)?,
@@ -645,6 +648,14 @@ impl Draft {
             | TaskStatus::RolledBack
             | TaskStatus::RollbackFailed => return Err(self.refuse("resume", String::new())),
         }
+        Ok(())
+    }
+
+    fn let_go(&mut self, by: By) -> Result<(), Rejection> {
+        if self.task.status != TaskStatus::Pending {
+            return Err(self.refuse("resume", String::new()));
+        }
+        self.push(Event::TaskResumed { by });
         Ok(())
     }
 

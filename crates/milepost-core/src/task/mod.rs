@@ -5,6 +5,7 @@ mod checkpoint;
 mod decide;
 mod event;
 mod flow;
+mod going;
 mod image;
 mod progress;
 mod replay;
@@ -19,6 +20,7 @@ pub use decide::{
 };
 pub use event::{By, Cause, Event, EventView, Outputs, Record};
 pub use flow::{Answer, Flow, Step, StepKind, outputs_of, value_of};
+pub use going::lets_go;
 pub use image::InvalidImage;
 pub use progress::{ends_progress, percent, percent_with, share};
 pub use replay::{Decided, Difference, replay};

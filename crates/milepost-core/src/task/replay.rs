@@ -139,7 +139,7 @@ fn commands(task: &Task, rest: &[Record]) -> Vec<Command> {
             ended(task, stage, attempt_of(task, stage), &[StageResult::Success(serde_json::Map::new())])
         }
         Event::PauseRequested { by } | Event::TaskPaused { by: Some(by) } => vec![Command::Pause(by.clone())],
-        Event::TaskResumed { by } => vec![Command::Resume(by.clone())],
+        Event::TaskResumed { by } => vec![Command::Resume(by.clone()), Command::LetGo(by.clone())],
         Event::TaskCancelled { by } => vec![Command::Cancel(by.clone())],
         Event::TaskRetried { by, from_checkpoint } => {
             let retries =

@@ -45,7 +45,8 @@ impl Question {
             Command::Repair(by) => AskedOf::Repair { by },
             Command::Signal { name, payload, by } => AskedOf::Signal { name, payload, by },
             Command::ChildEnded { child, result } => AskedOf::ChildEnded { child, result },
-            Command::Receive(_)
+            Command::LetGo(_)
+            | Command::Receive(_)
             | Command::Redrive { .. }
             | Command::Claim(_)
             | Command::StageEnded(_)

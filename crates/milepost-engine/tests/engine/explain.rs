@@ -15,7 +15,7 @@ use crate::support::{DAWN, Faulty, Flaky, Gate, Journal, Node, World, of_plan, o
 
 async fn why(node: &Node, task: &str) -> Explanation {
     let (store, now) = (node.engine.store(), node.engine.clock().now());
-    explain(&**store, &task_id(task), now).await.expect("a store").expect("a task")
+    explain(&**store, &task_id(task), now, Default::default()).await.expect("a store").expect("a task")
 }
 
 fn says(explanation: &Explanation, reason: Reason, words: &str, next: Option<&str>) {
@@ -44,7 +44,7 @@ async fn a_task_that_runs_says_where_and_one_that_has_ended_says_how() {
     gate.open();
     node.ended("p").await;
     says(&why(&node, "t").await, Reason::Ended, "COMPLETED", None);
-    let nobody = explain(&**node.engine.store(), &task_id("nobody"), DAWN).await.unwrap();
+    let nobody = explain(&**node.engine.store(), &task_id("nobody"), DAWN, Default::default()).await.unwrap();
     assert_eq!(nobody, None);
 }
 
@@ -243,6 +243,9 @@ async fn a_task_whose_plan_is_full_of_interrupted_ones_names_them_and_what_to_ty
     }
     gate.inside(4).await;
     let after = world.idle_node(Arc::new(store.reopen()), Registry::new(), |_| {});
+    let next = "milepost resume manual-c, or milepost resume manual for all of its plan";
+    says(&why(&after, "manual-c").await, Reason::Interrupted, "all nodes were gone", Some(next));
+    after.does(of_plan("manual"), Verb::Start).await;
     let manual = why(&after, "manual-c").await;
     says(
         &manual,
@@ -273,4 +276,32 @@ async fn a_task_that_gave_its_lease_back_to_wait_says_that_its_plan_is_paused() 
     store.change_plan(change).await.expect("a plan that runs");
     tokio::time::sleep(Duration::from_secs(120)).await;
     says(&why(&node, "t").await, Reason::PlanPaused, "its plan p was paused by tester", Some("milepost resume p"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_person_since_all_nodes_were_gone_says_so_and_goes_on_at_a_word() {
+    let world = World::new();
+    let (before, gate, _, store) = node(&world);
+    before.submit(
+        "{plan: p, recovery: manual, max_concurrency: 1, stages: [{name: s, uses: gate}], tasks: [{id: a}, {id: b}, {id: c}]}",
+    )
+    .await;
+    gate.inside(1).await;
+    let gate = Gate::shut();
+    let after = world.node_on(Arc::new(store.reopen()), Registry::new().with("gate", gate.kind()));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let waits = why(&after, "b").await;
+    let next = "milepost resume b, or milepost resume p for all of its plan";
+    says(&waits, Reason::Interrupted, "its plan says `recovery: manual`, so a person decides", Some(next));
+    after.does(of_task("a"), Verb::Cancel).await;
+    after.does(of_task("c"), Verb::Retry { from_checkpoint: true }).await;
+    gate.inside(1).await;
+    assert_eq!(after.task("c").await.status(), TaskStatus::Running);
+    says(&why(&after, "b").await, Reason::Interrupted, "a person decides", Some(next));
+    gate.let_go(1);
+    after.ended_task("c").await;
+    after.does(of_plan("p"), Verb::Retry { from_checkpoint: true }).await;
+    gate.inside(1).await;
+    gate.let_go(1);
+    after.ended_task("b").await;
 }

@@ -112,7 +112,7 @@ async fn a_plan_with_trigger_message_runs_at_once_and_its_tasks_wait_for_their_m
 async fn a_task_that_waits_for_its_message_says_so_and_how_to_send_one() {
     let given = given();
     given.node.submit(&one("noop")).await;
-    let why = explain(&**given.node.engine.store(), &task_id("a"), DAWN).await.unwrap().unwrap();
+    let why = explain(&**given.node.engine.store(), &task_id("a"), DAWN, Default::default()).await.unwrap().unwrap();
     assert_eq!((why.reason, why.message.as_str()), (Reason::AwaitingMessage, "it waits for its message"));
     assert_eq!(why.next.as_deref(), Some("milepost publish a"));
 }

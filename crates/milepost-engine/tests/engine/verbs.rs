@@ -284,7 +284,10 @@ async fn a_plan_whose_checkpoints_are_blocked_says_what_runs_its_tasks_again() {
         assert!(refused.contains("retry it with --from-start"), "{refused}");
     }
     let now = node.engine.clock().now();
-    let why = milepost_engine::explain(&**node.engine.store(), &task_id("t"), now).await.unwrap().unwrap();
+    let why = milepost_engine::explain(&**node.engine.store(), &task_id("t"), now, Default::default())
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(why.next.as_deref(), Some("milepost retry t --from-start"));
     assert_eq!(node.does(of_plan("p"), Verb::Retry { from_checkpoint: false }).await, 1);
     assert_eq!(node.ended("p").await.status, PlanStatus::Completed);
@@ -338,4 +341,29 @@ async fn a_damaged_task_whose_node_is_gone_is_repaired() {
     let node = world.idle_node(store, Registry::new(), |_| {});
     node.does(of_task("t"), Verb::Repair).await;
     assert_eq!(node.ended("p").await.status, PlanStatus::Failed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_who_looked_at_the_same_version_of_a_plan_only_one_retries_resets_or_rolls_back_its_tasks() {
+    for verb in [RETRY, Verb::ResetFailed, Verb::Rollback] {
+        let (world, flaky) = (World::new(), Flaky::default());
+        flaky.fail("t", 2);
+        let store = Arc::new(milepost_store::memory::MemoryStore::new());
+        let node = world.node_on(store, Registry::new().with("flaky", flaky.kind()));
+        node.submit(
+            "{plan: p, stages: [{name: s, uses: flaky, rollback: {uses: flaky}}, \
+             {name: t, uses: flaky, retry: {max_attempts: 1}}], tasks: [{id: a}, {id: b}]}",
+        )
+        .await;
+        let version = node.ended("p").await.version;
+        let asks = |who: &'static str| node.engine.operate_expecting(of_plan("p"), verb, By::new(who), Some(version));
+        let (one, other) = tokio::join!(asks("ann"), asks("bob"));
+        let (done, refused) = if one.is_ok() { (one, other) } else { (other, one) };
+        assert_eq!(done.expect("one of them did it").tasks, 2, "{verb:?}");
+        assert!(
+            matches!(refused, Err(VerbError::Version { expected, .. }) if expected == version),
+            "{verb:?}: {refused:?}"
+        );
+        assert!(node.plan("p").await.version > version);
+    }
 }

@@ -132,7 +132,7 @@ async fn task_explain(
     Query(NoParameters): Query<NoParameters>,
 ) -> Answer<Json<Explanation>> {
     readable(&app, &caller, &id).await?;
-    let explanation = explain(app.store(), &id, app.engine().clock().now()).await?;
+    let explanation = explain(app.store(), &id, app.engine().clock().now(), app.engine().recovery()).await?;
     explanation.map(Json).ok_or_else(|| Problem::not_found("task", id.as_str()))
 }
 

@@ -93,6 +93,11 @@ macro_rules! __conformance_cases {
                 a_restart_loses_nothing_that_was_acknowledged,
                 parked_tasks_survive_a_restart_and_wake_on_time,
                 an_interrupted_rollback_goes_on_after_a_restart,
+                nothing_of_a_manual_plan_starts_after_a_restart_until_a_person_says_so,
+                one_task_of_a_manual_plan_can_be_set_going_alone,
+                what_is_set_going_while_no_node_is_there_starts_with_the_next_one,
+                a_manual_plan_submitted_again_to_start_at_once_goes_on,
+                a_plan_that_does_not_say_follows_the_setting_of_the_node,
             }
             commit {
                 a_commit_is_visible_with_dense_sequence_numbers,

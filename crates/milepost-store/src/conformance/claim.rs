@@ -121,6 +121,7 @@ pub(super) async fn claims_made_at_once_never_share_a_task(harness: &dyn Harness
                 only: None,
                 plans: true,
                 workflows: Arc::default(),
+                recovery: milepost_core::plan::Recovery::Auto,
                 limit: 3,
                 now: Some(now),
             };
@@ -269,6 +270,7 @@ pub(super) async fn a_claim_that_is_told_no_time_goes_by_the_stores_clock(harnes
         only: None,
         plans: true,
         workflows: Arc::default(),
+        recovery: milepost_core::plan::Recovery::Auto,
         limit: 10,
         now: None,
     };

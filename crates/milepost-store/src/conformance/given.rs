@@ -118,7 +118,11 @@ impl PlanBuilder {
     }
 
     pub(super) fn manual(self) -> Self {
-        self.settings(|settings| settings.recovery = Recovery::Manual)
+        self.settings(|settings| settings.recovery = Some(Recovery::Manual))
+    }
+
+    pub(super) fn automatic(self) -> Self {
+        self.settings(|settings| settings.recovery = Some(Recovery::Auto))
     }
 
     /// Its tasks wait for their messages.
@@ -184,12 +188,15 @@ pub(super) struct Scene<'a> {
     /// Whether the node runs plans of stages, and the workflows that it knows.
     pub(super) plans: bool,
     pub(super) workflows: Arc<[WorkflowRef]>,
+    /// What it does with plans that do not say.
+    pub(super) recovery: Recovery,
 }
 
 impl<'a> Scene<'a> {
     pub(super) async fn new(harness: &'a dyn Harness) -> Self {
         let now = Timestamp::from_millis(1_764_000_000_000);
-        Self { harness, store: harness.open().await, now, plans: true, workflows: Arc::default() }
+        let store = harness.open().await;
+        Self { harness, store, now, plans: true, workflows: Arc::default(), recovery: Recovery::Auto }
     }
 
     /// A scene in which one plan runs.
@@ -206,7 +213,8 @@ impl<'a> Scene<'a> {
     /// The same store as another process sees it; none where only one can have it.
     pub(super) async fn joined(&self, as_whom: Membership) -> Option<Scene<'a>> {
         let store = self.harness.join(as_whom).await?;
-        Some(Self { harness: self.harness, store, now: self.now, plans: true, workflows: Arc::default() })
+        let (harness, now, recovery) = (self.harness, self.now, self.recovery);
+        Some(Self { harness, store, now, plans: true, workflows: Arc::default(), recovery })
     }
 
     pub(super) async fn crash(&mut self) -> Arc<dyn Store> {
@@ -268,9 +276,8 @@ impl<'a> Scene<'a> {
     pub(super) async fn try_claim(&mut self, only: Option<&str>, limit: usize) -> Result<Claimed, StoreError> {
         let only = only.map(plan_id);
         let (plans, workflows) = (self.plans, self.workflows.clone());
-        self.store
-            .claim(ClaimRequest { node: "node-1".into(), only, plans, workflows, limit, now: Some(self.now) })
-            .await
+        let (node, recovery, now) = ("node-1".into(), self.recovery, Some(self.now));
+        self.store.claim(ClaimRequest { node, only, plans, workflows, recovery, limit, now }).await
     }
 
     /// Claims, and expects exactly this task.
@@ -348,6 +355,26 @@ impl<'a> Scene<'a> {
         let stored = self.task(id).await;
         let commit = Commit { holder: Holder::Operator, plan, ..self.decision(&stored, command) };
         self.store.commit(commit).await
+    }
+
+    /// As an operator, on a task whose node is gone.
+    pub(super) async fn operator_finds_it_interrupted(&mut self, id: &str, command: Command) -> Committed {
+        self.later(Millis::new(1));
+        let stored = self.task(id).await;
+        let lost = Command::Interrupt { reason: "its node went away".to_owned() };
+        let interrupted = decide(&stored.task, lost, self.now).expect("an orphan can be interrupted");
+        let decision = decide(&interrupted.task, command, self.now).expect("the task allows it");
+        let commit = Commit {
+            key: stored.key,
+            holder: Holder::Operator,
+            expected: stored.task.version(),
+            events: interrupted.events.into_iter().chain(decision.events).collect(),
+            task: decision.task.into(),
+            lease: LeaseChange::Release(Wake::Recovery),
+            plan: None,
+            output: Vec::new(),
+        };
+        self.store.commit(commit).await.expect("the operator may do that")
     }
 
     pub(super) async fn verb(&mut self, plan: &str, command: PlanCommand) -> PlanRow {

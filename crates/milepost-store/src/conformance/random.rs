@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use milepost_core::failure::{ErrorType, Failure};
 use milepost_core::id::{PlanId, TaskId};
-use milepost_core::plan::{Plan, PlanCommand};
+use milepost_core::plan::{Plan, PlanCommand, Recovery};
 use milepost_core::task::{Command, PlanStatus, StageResult, Task, TaskStatus, decide};
 use milepost_core::time::{Millis, Timestamp};
 use serde_json::Map;
 
+use crate::books::Entry;
 use crate::error::StoreError;
 use crate::memory::MemoryStore;
 use crate::model::{
@@ -87,6 +88,8 @@ struct Story<'a> {
     followed: Followed,
     /// How many tasks of each plan had started and not ended when it was last looked at.
     active: BTreeMap<PlanId, u32>,
+    /// What the node does with plans that do not say.
+    recovery: Recovery,
     added: u64,
     told: Told,
 }
@@ -125,6 +128,7 @@ impl<'a> Story<'a> {
             requests: Vec::new(),
             followed: Followed::default(),
             active: BTreeMap::new(),
+            recovery: Recovery::Auto,
             added: 0,
             told: Told { seed, steps: Vec::new() },
         }
@@ -168,9 +172,11 @@ impl<'a> Story<'a> {
         }
         let id = format!("p{number}");
         let mut builder = plan(&id).max(1 + self.die.below(3) as u32);
-        if self.die.one_in(3) {
-            builder = builder.manual();
-        }
+        builder = match self.die.below(4) {
+            0 => builder.manual(),
+            1 => builder.automatic(),
+            _ => builder,
+        };
         if self.die.one_in(4) {
             builder = builder.refuses_busy_tenants();
         }
@@ -265,7 +271,9 @@ impl<'a> Story<'a> {
             self.now = self.now + REQUESTS_KEPT_FOR;
         }
         self.tell(format!("{} sent again: {} {:?}", self.now, request.key, sent.plan.definition.id));
-        let again = Submission { request: Some(request), resubmit: Resubmit::Same, now: self.now, ..sent };
+        // What it has for the books is written anew, as whoever takes it in does it.
+        let entries = sent.entries.iter().map(|entry| Entry { at: self.now, ..entry.clone() }).collect();
+        let again = Submission { request: Some(request), resubmit: Resubmit::Same, now: self.now, entries, ..sent };
         let id = again.plan.definition.id.to_string();
         let builder = PlanBuilder(Plan::clone(&again.plan));
         if self.send_both(again).await {
@@ -284,6 +292,7 @@ impl<'a> Story<'a> {
             only: only.as_deref().map(plan_id),
             plans: true,
             workflows: Arc::default(),
+            recovery: self.recovery,
             limit,
             now: Some(self.now),
         };
@@ -376,8 +385,9 @@ impl<'a> Story<'a> {
         let Some(model) = self.model.task(&id).await.unwrap() else { return };
         let subject = self.subject.task(&id).await.unwrap().expect("both have it");
         let ready = self.plan(model.task.spec().plan.as_str()).await.status == PlanStatus::Ready;
-        let (command, plan) = match self.die.below(6) {
+        let (command, plan) = match self.die.below(7) {
             0 => (Command::Pause(ann()), None),
+            6 => (Command::LetGo(ann()), None),
             1 => (Command::Resume(ann()), None),
             // A READY plan of which nothing is left is a question that the core leaves open.
             2 if !ready => (Command::Cancel(ann()), None),
@@ -414,8 +424,15 @@ impl<'a> Story<'a> {
     async fn verb(&mut self) {
         let ids: Vec<String> = self.plans.keys().cloned().collect();
         let Some(id) = self.die.pick(&ids).cloned() else { return };
-        let verbs =
-            [PlanCommand::Start, PlanCommand::Pause, PlanCommand::Resume, PlanCommand::Resume, PlanCommand::Cancel];
+        let verbs = [
+            PlanCommand::Start,
+            PlanCommand::Pause,
+            PlanCommand::Resume,
+            PlanCommand::Resume,
+            PlanCommand::Cancel,
+            PlanCommand::RetryTasks,
+            PlanCommand::ChangeTasks,
+        ];
         let command = verbs[self.die.below(verbs.len() as u64) as usize];
         self.tell(format!("{command:?} {id}"));
         let change = PlanChange { plan: plan_id(&id), command, by: ann(), expected: None, now: self.now };
@@ -463,7 +480,8 @@ impl<'a> Story<'a> {
     }
 
     async fn crash(&mut self) {
-        self.tell("crash");
+        self.recovery = if self.die.one_in(2) { Recovery::Auto } else { Recovery::Manual };
+        self.tell(format!("crash, and then {:?}", self.recovery));
         self.model = self.model.reopen();
         self.subject = self.harness.reopen().await;
         self.lost.append(&mut self.held);
@@ -537,6 +555,7 @@ impl<'a> Story<'a> {
         assert_eq!(model.task, stored.task);
         assert_eq!((model.orphaned, model.epoch > 0), (stored.orphaned, stored.epoch > 0), "who has {id}");
         assert_eq!(model.blocked_by, stored.blocked_by);
+        assert_eq!(model.waits_for_person, stored.waits_for_person, "whether {id} waits for a person");
 
         let holds = stored.epoch > 0 || stored.task.status() == TaskStatus::Running;
         if let Some(tenant) = stored.task.spec().tenant.as_ref().filter(|_| holds) {

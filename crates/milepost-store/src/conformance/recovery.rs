@@ -1,7 +1,7 @@
 //! After a crash: who had what, who may go on with it, and who may not any more.
 
 use milepost_core::failure::ErrorType;
-use milepost_core::plan::PlanCommand;
+use milepost_core::plan::{PlanCommand, Recovery};
 use milepost_core::task::{Command, Event, MAX_TAKEOVERS, PlanStatus, StageStatus, TaskStatus};
 use milepost_core::time::Millis;
 use std::sync::Arc;
@@ -36,6 +36,7 @@ pub(super) async fn an_orphan_is_taken_over_with_an_interruption_that_names_the_
         only: None,
         plans: true,
         workflows: Arc::default(),
+        recovery: Recovery::Auto,
         limit: 10,
         now: Some(scene.now),
     };
@@ -89,6 +90,7 @@ pub(super) async fn an_orphan_keeps_its_slot(harness: &dyn Harness) {
     let mut scene = Scene::with(harness, plan("p").task("a").task("b").task("c").manual().max(2)).await;
     scene.claim_up_to(1).await;
     scene.crash().await;
+    scene.verb("p", PlanCommand::Resume).await;
     assert_eq!(ids(&scene.claim().await), ["b"]);
     assert_eq!(scene.plan("p").await.counts.running, 2);
     assert_eq!(ids(&scene.claim_only("p").await), ["a"]);
@@ -201,6 +203,7 @@ pub(super) async fn a_lost_owner_can_claim_nothing(harness: &dyn Harness) {
         only: None,
         plans: true,
         workflows: Arc::default(),
+        recovery: Recovery::Auto,
         limit: 10,
         now: Some(scene.now),
     };
@@ -259,7 +262,7 @@ pub(super) async fn a_restart_loses_nothing_that_was_acknowledged(harness: &dyn 
 }
 
 pub(super) async fn parked_tasks_survive_a_restart_and_wake_on_time(harness: &dyn Harness) {
-    let mut scene = Scene::with(harness, plan("p").task("a").manual()).await;
+    let mut scene = Scene::with(harness, plan("p").task("a")).await;
     let task = scene.claim_one("a").await;
     let due = scene.falls_asleep(&task).await;
     scene.crash().await;
@@ -289,4 +292,129 @@ pub(super) async fn an_interrupted_rollback_goes_on_after_a_restart(harness: &dy
     assert!(matches!(task.claim_events[0].event(), Event::TaskInterrupted { automatic: true, .. }));
     let task = scene.finishes(&task).await;
     assert_eq!((task.task.status(), scene.plan_status("p").await), (TaskStatus::RolledBack, PlanStatus::Cancelled));
+}
+
+pub(super) async fn nothing_of_a_manual_plan_starts_after_a_restart_until_a_person_says_so(harness: &dyn Harness) {
+    for word in [PlanCommand::Resume, PlanCommand::Start, PlanCommand::RetryTasks] {
+        let tasks = plan("p").task("sleeps").task("waits").task_of("held", "t").task_of("behind", "t").manual();
+        let mut scene = Scene::with(harness, tasks.max(3)).await;
+        assert!(!scene.plan("p").await.waits_for_person);
+        let claimed = scene.claim_up_to(2).await;
+        assert_eq!(ids(&claimed), ["sleeps", "waits"]);
+        let due = scene.falls_asleep(&claimed.tasks[0]).await;
+        scene.finishes(&claimed.tasks[1]).await;
+        // While its node is there, it goes on by itself.
+        scene.claim_one("held").await;
+        scene.crash().await;
+        scene.now = due;
+        assert!(scene.plan("p").await.waits_for_person);
+        for _ in 0..2 {
+            let claimed = scene.claim().await;
+            assert_eq!((ids(&claimed), claimed.next_due), (vec![], None));
+            assert!(scene.plan("p").await.waits_for_person);
+            for (id, waits) in [("sleeps", true), ("behind", true), ("held", true), ("waits", false)] {
+                assert_eq!(scene.task(id).await.waits_for_person, waits, "{id}");
+            }
+        }
+        let before = scene.plan("p").await;
+        let after = scene.verb("p", word).await;
+        assert_eq!((after.status, after.waits_for_person), (PlanStatus::Running, false));
+        assert!(after.version > before.version && after.changed_by == Some(ann()), "{after:?}");
+        // What lost its node waits for a word about itself.
+        assert_eq!(ids(&scene.claim().await), ["sleeps"]);
+        scene.operator_finds_it_interrupted("held", Command::Resume(ann())).await;
+        let held = scene.claim_one("held").await;
+        scene.finishes(&held).await;
+        scene.claim_one("behind").await;
+        scene.crash().await;
+        scene.claim().await;
+        assert!(scene.plan("p").await.waits_for_person);
+    }
+}
+
+pub(super) async fn one_task_of_a_manual_plan_can_be_set_going_alone(harness: &dyn Harness) {
+    let tasks = plan("p").task_of("first", "t").task_of("second", "t").task("fails").task("sleeps").task("other");
+    let mut scene = Scene::with(harness, tasks.manual().max(10)).await;
+    scene.operator("other", Command::Pause(ann())).await;
+    scene.operator("first", Command::Pause(ann())).await;
+    let claimed = scene.claim().await;
+    assert_eq!(ids(&claimed), ["second", "fails", "sleeps"]);
+    scene.does(&claimed.tasks[1], fatal(0)).await;
+    scene.falls_asleep(&claimed.tasks[2]).await;
+    scene.crash().await;
+    scene.operator("first", Command::Resume(ann())).await;
+    scene.crash().await;
+    assert!(ids(&scene.claim().await).is_empty());
+    // Its tenant is still with the one that lost its node.
+    scene.operator("first", Command::LetGo(ann())).await;
+    assert!(!scene.task("first").await.waits_for_person && scene.plan("p").await.waits_for_person);
+    assert!(ids(&scene.claim().await).is_empty());
+    scene.operator_finds_it_interrupted("second", Command::Cancel(ann())).await;
+    let first = scene.claim_one("first").await;
+    scene.try_operator("fails", super::given::retry(), Some(PlanCommand::Retry)).await.unwrap();
+    let fails = scene.claim_one("fails").await;
+    // It is set going, so it also goes on after a wait.
+    let due = scene.falls_asleep(&fails).await;
+    scene.now = due;
+    let fails = scene.claim_one("fails").await;
+    scene.finishes(&fails).await;
+    scene.finishes(&first).await;
+    assert!(ids(&scene.claim().await).is_empty());
+    assert_eq!(scene.status("sleeps").await, TaskStatus::Running);
+    scene.operator("other", Command::Resume(ann())).await;
+    scene.crash().await;
+    // Not claimed in time, it waits again.
+    assert!(ids(&scene.claim().await).is_empty());
+    assert!(scene.task("other").await.waits_for_person);
+}
+
+pub(super) async fn what_is_set_going_while_no_node_is_there_starts_with_the_next_one(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("a").task("b").manual().max(1)).await;
+    scene.crash().await;
+    assert_eq!(scene.claim().await.tasks.len(), 1, "it was submitted before any node claimed");
+    scene.crash().await;
+    scene.verb("p", PlanCommand::Resume).await;
+    assert!(!scene.plan("p").await.waits_for_person);
+    // Whoever said so goes away, and so do others who only look.
+    scene.crash().await;
+    scene.crash().await;
+    assert!(!scene.plan("p").await.waits_for_person);
+    scene.operator_finds_it_interrupted("a", Command::Cancel(ann())).await;
+    scene.claim_one("b").await;
+    scene.crash().await;
+    assert!(scene.plan("p").await.waits_for_person);
+    assert!(ids(&scene.claim().await).is_empty());
+}
+
+pub(super) async fn a_manual_plan_submitted_again_to_start_at_once_goes_on(harness: &dyn Harness) {
+    let tasks = || plan("p").task("a").task("b").manual().max(1);
+    let mut scene = Scene::with(harness, tasks()).await;
+    let a = scene.claim_one("a").await;
+    scene.finishes(&a).await;
+    scene.crash().await;
+    assert!(ids(&scene.claim().await).is_empty());
+    let looked = scene.submit_for_later(tasks()).await;
+    assert!(looked.plan.waits_for_person);
+    assert!(ids(&scene.claim().await).is_empty());
+    assert!(!scene.submit(tasks()).await.plan.waits_for_person);
+    scene.claim_one("b").await;
+}
+
+pub(super) async fn a_plan_that_does_not_say_follows_the_setting_of_the_node(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("silent").task("a").task("b").max(1)).await;
+    scene.submit(plan("says").task("c").automatic()).await;
+    let claimed = scene.claim().await;
+    assert_eq!(ids(&claimed), ["a", "c"]);
+    scene.crash().await;
+    scene.recovery = Recovery::Manual;
+    scene.claim_one("c").await;
+    assert!(scene.plan("silent").await.waits_for_person && !scene.plan("says").await.waits_for_person);
+    scene.verb("silent", PlanCommand::Resume).await;
+    assert!(ids(&scene.claim().await).is_empty());
+    scene.operator_finds_it_interrupted("a", Command::Cancel(ann())).await;
+    scene.claim_one("b").await;
+    scene.crash().await;
+    scene.recovery = Recovery::Auto;
+    assert_eq!(ids(&scene.claim().await), ["b", "c"]);
+    assert!(!scene.plan("silent").await.waits_for_person);
 }

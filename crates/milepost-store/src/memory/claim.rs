@@ -8,9 +8,11 @@ use tokio::time::Instant;
 
 use crate::books::book_changes;
 use crate::error::StoreError;
+use crate::going::{self, Going};
 use crate::model::{ClaimRequest, Claimed, Wake};
 
 use super::data::{Data, Held, Hold, Lock};
+use super::line::Place;
 
 /// On whose behalf tasks are taken on.
 #[derive(Debug, Clone, Copy)]
@@ -22,26 +24,32 @@ pub(super) struct Claimant {
 
 impl Data {
     pub(super) fn claim(&mut self, claimant: Claimant, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+        let settled = self.settle_era(claimant.session, request.recovery);
         let only = request.only.as_ref().map(|id| self.find_plan(id)).transpose()?;
+        let needed = going::needed(settled);
         let now = request.now.unwrap_or_else(|| self.sessions.timestamp(Instant::now()));
         let mut claimed = Claimed { now, ..Claimed::default() };
-        for no in self.interrupted_or_due(only, request, now) {
-            if claimed.tasks.len() + claimed.ended.len() < request.limit && self.can_take(no, request) {
+        for no in self.interrupted_or_due(only, request, needed, now) {
+            if claimed.tasks.len() + claimed.ended.len() < request.limit && self.can_take(no, request, needed) {
                 self.take(no, claimant, request, &mut claimed)?;
             }
         }
         while claimed.tasks.len() + claimed.ended.len() < request.limit
-            && let Some(no) = self.next_pending(only, request)
+            && let Some(no) = self.next_pending(only, request, needed)
         {
             self.take(no, claimant, request, &mut claimed)?;
         }
         let due = only.map_or(&self.line.due, |plan| &self.plan_entry(plan).line.due);
-        claimed.next_due = due.iter().map(|(at, _)| *at).find(|at| *at > now);
+        let mut later = due.iter().filter(|(at, no)| *at > now && self.may_start(*no, request, needed));
+        claimed.next_due = later.next().map(|(at, _)| *at);
+        if !settled {
+            claimed.look_again();
+        }
         Ok(claimed)
     }
 
     /// In the order in which they are taken: the interrupted by number, then the due by time.
-    fn interrupted_or_due(&self, only: Option<i64>, request: &ClaimRequest, now: Timestamp) -> Vec<i64> {
+    fn interrupted_or_due(&self, only: Option<i64>, request: &ClaimRequest, needed: u8, now: Timestamp) -> Vec<i64> {
         let (recovery, due) = match only {
             None => (&self.line.recovery, &self.line.due),
             Some(plan) => {
@@ -51,23 +59,53 @@ impl Data {
         };
         let due = due.iter().take_while(|(at, _)| *at <= now).map(|(_, no)| *no);
         // Some of these may be waiting for their tenant or for a slot, so there is no saying how many to look at.
-        recovery.iter().copied().chain(due).filter(|no| self.can_take(*no, request)).take(request.limit).collect()
+        let mut found = recovery.iter().copied().chain(due).filter(|no| self.can_take(*no, request, needed));
+        found.by_ref().take(request.limit).collect()
     }
 
-    fn next_pending(&self, only: Option<i64>, request: &ClaimRequest) -> Option<i64> {
-        let knows = |plan: &i64| request.knows(&self.plan_entry(*plan).plan.definition);
-        let plan = match only {
-            None => self.line.plans.iter().copied().find(knows),
-            Some(plan) => self.line.plans.get(&plan).copied().filter(knows),
-        }?;
-        self.plan_entry(plan).line.pending.first().map(|turn| turn.no)
+    fn next_pending(&self, only: Option<i64>, request: &ClaimRequest, needed: u8) -> Option<i64> {
+        let plans = match only {
+            None => &self.line.plans,
+            Some(plan) => &self.line.plans.get(&plan).copied().into_iter().collect(),
+        };
+        plans.iter().find_map(|plan| self.next_pending_of(*plan, request, needed))
+    }
+
+    fn next_pending_of(&self, plan: i64, request: &ClaimRequest, needed: u8) -> Option<i64> {
+        let entry = self.plan_entry(plan);
+        if !request.knows(&entry.plan.definition) {
+            return None;
+        }
+        if request.only.is_some() || entry.going().may_start(request.recovery, going::HELD, needed) {
+            return entry.line.pending.first().map(|turn| turn.no);
+        }
+        // Only what a person set going by itself, whoever of its tenant comes before it in line.
+        let turn = |no: &i64| match self.entry(*no).place {
+            Place::Pending(turn) if self.entry(*no).go >= needed && self.tenant_holder(*no).is_none() => Some(turn),
+            Place::Pending(_) | Place::Nowhere | Place::Idle | Place::Due(_) | Place::Recovery { .. } => None,
+        };
+        entry.order.iter().filter_map(turn).min().map(|turn| turn.no)
+    }
+
+    /// Whether anybody has to be asked first.
+    fn may_start(&self, no: i64, request: &ClaimRequest, needed: u8) -> bool {
+        let entry = self.entry(no);
+        let going = self.plan_entry(entry.plan).going();
+        // What lost its node waits for a word about itself.
+        let interrupted = matches!(entry.place, Place::Recovery { .. });
+        let (going, task) =
+            if interrupted { (Going { plan: going::HELD, ..going }, going::HELD) } else { (going, entry.go) };
+        request.only.is_some() || going.may_start(request.recovery, task, needed)
     }
 
     /// What sleeps or was interrupted has its slot and its lock; what an operator sends to be undone needs both.
-    fn can_take(&self, no: i64, request: &ClaimRequest) -> bool {
+    fn can_take(&self, no: i64, request: &ClaimRequest, needed: u8) -> bool {
         let entry = self.entry(no);
         let plan = self.plan_entry(entry.plan);
-        self.tenant_holder(no).is_none() && (entry.slot || plan.has_free_slot()) && request.knows(&plan.plan.definition)
+        self.may_start(no, request, needed)
+            && self.tenant_holder(no).is_none()
+            && (entry.slot || plan.has_free_slot())
+            && request.knows(&plan.plan.definition)
     }
 
     fn take(

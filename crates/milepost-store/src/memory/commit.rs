@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use milepost_core::plan::next_plan_status;
 use milepost_core::planted::planted;
-use milepost_core::task::{Event, TaskStatus};
+use milepost_core::task::{Event, TaskStatus, lets_go};
 
 use crate::books::book_changes;
 use crate::error::StoreError;
+use crate::going;
 use crate::model::{Commit, Committed, Holder, LeaseChange, Note, PlanChange, PlanRow, Wake};
 
 use super::data::{Data, Held, Hold};
@@ -45,6 +46,9 @@ impl Data {
         self.books.write(for_books);
         let at = commit.task.updated_at();
         let hold = self.hold_after(no, &commit);
+        if commit.holder == Holder::Operator && lets_go(&commit.events) {
+            self.entry_mut(no).go = going::go(self.sessions.has_begun(from));
+        }
         self.store(no, Arc::unwrap_or_clone(commit.task), &commit.events, hold);
         let position = self.newest();
         self.entry_mut(no).output.extend(commit.output);
@@ -57,17 +61,24 @@ impl Data {
         Ok(Committed { position, plan: changed })
     }
 
-    pub(super) fn change_plan(&mut self, change: PlanChange) -> Result<PlanRow, StoreError> {
+    pub(super) fn change_plan(&mut self, from: Option<u64>, change: PlanChange) -> Result<PlanRow, StoreError> {
         let plan = self.find_plan(&change.plan)?;
         let entry = self.plan_entry(plan);
         if let Some(expected) = change.expected.filter(|expected| *expected != entry.version) {
             return Err(StoreError::PlanConflict { plan: change.plan, expected, found: entry.version });
         }
         let status = next_plan_status(change.plan.as_str(), entry.status, &entry.counts(), change.command)?;
+        let was_held = change.command.lets_go() && self.set_going(from, plan);
+        let counts = was_held || change.command.always_counts();
         if self.set_status(plan, status, Some(change.by.clone()), change.now).is_some() {
             self.log_plan(plan, Some(change.by), change.now);
+        } else if counts {
+            let entry = self.plan_entry_mut(plan);
+            entry.version += 1;
+            entry.changed_by = Some(change.by.clone());
+            self.log_plan(plan, Some(change.by), change.now);
         }
-        Ok(self.plan_entry(plan).row())
+        Ok(self.plan_row(plan))
     }
 
     /// Notes of tasks that are gone by now are dropped: nobody can ask for them.

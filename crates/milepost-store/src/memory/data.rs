@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use milepost_core::id::{PlanId, TaskId, Tenant};
-use milepost_core::plan::{Plan, PlanCommand, TaskCounts, next_plan_status};
+use milepost_core::plan::{Plan, PlanCommand, Recovery, TaskCounts, next_plan_status};
 use milepost_core::planted::planted;
 use milepost_core::task::{By, PlanStatus, Record, Task, TaskStatus, ends_progress};
 use milepost_core::time::Timestamp;
 use tokio::time::Instant;
 
 use crate::error::StoreError;
+use crate::going::{self, Going};
 use crate::model::{LogChunk, PlanRow, StoreStats, TaskRef, TokenRow, Wake};
 
 use super::books::Books;
@@ -18,7 +19,7 @@ use super::changes::Logged;
 use super::letters::Kept;
 use super::line::{Line, Place, PlanLine};
 use super::requests::Requests;
-use super::sessions::Sessions;
+use super::sessions::{Era, Sessions};
 
 #[derive(Debug, Default)]
 pub(super) struct Data {
@@ -51,6 +52,8 @@ pub(super) struct PlanEntry {
     pub(super) created_at: Timestamp,
     pub(super) started_at: Option<Timestamp>,
     pub(super) ended_at: Option<Timestamp>,
+    /// Which eras it is set going for, as `going` says.
+    pub(super) go: u8,
     /// Task numbers in the order of the file.
     pub(super) order: Vec<i64>,
     pub(super) statuses: BTreeMap<TaskStatus, u64>,
@@ -71,6 +74,8 @@ pub(super) struct TaskEntry {
     /// Taken by a claim, given back by an end or a pause; a rollback that an operator asked for has none yet.
     pub(super) slot: bool,
     pub(super) place: Place,
+    /// Likewise, for the task alone.
+    pub(super) go: u8,
     pub(super) progress: Option<(u64, u64)>,
     pub(super) output: Vec<LogChunk>,
 }
@@ -284,6 +289,49 @@ impl Data {
         self.look_at_plan(plan);
         Some(status)
     }
+
+    /// A person wants the plan to run; answers whether that is news.
+    pub(super) fn set_going(&mut self, from: Option<u64>, plan: i64) -> bool {
+        let was_held = self.plan_row(plan).waits_for_person;
+        self.plan_entry_mut(plan).go = going::go(self.sessions.has_begun(from));
+        was_held
+    }
+
+    pub(super) fn plan_row(&self, plan: i64) -> PlanRow {
+        let entry = self.plan_entry(plan);
+        let held = entry.going().is_held(going::HELD, self.sessions.has_begun(None));
+        PlanRow { waits_for_person: entry.status == PlanStatus::Running && held, ..entry.row() }
+    }
+
+    /// Whether a person's word is all that it waits for.
+    pub(super) fn waits_for_person(&self, no: i64) -> bool {
+        let entry = self.entry(no);
+        let plan = self.plan_entry(entry.plan);
+        !matches!(self.held(no), Held::Live { .. })
+            && plan.going().holds(&entry.task, entry.go, plan.status, self.sessions.has_begun(None))
+    }
+
+    /// A node that claims for the first time finds out which era it is in, or begins one. False: it cannot tell yet,
+    /// because another node may be there or gone.
+    pub(super) fn settle_era(&mut self, session: u64, default: Recovery) -> bool {
+        match self.sessions.era_of(session) {
+            Era::Known => return true,
+            Era::Unknown => return false,
+            // What was set going while it was not known holds for this era, and no longer.
+            Era::GoesOn => {
+                self.plans.values_mut().for_each(|plan| plan.go = plan.go.min(going::GOING));
+                self.tasks.values_mut().for_each(|task| task.go = task.go.min(going::GOING));
+            }
+            Era::Begins => {
+                for plan in self.plans.values_mut().filter(|plan| plan.ended_at.is_none()) {
+                    plan.go = going::in_new_era(plan.plan.definition.settings.recovery, default, plan.go);
+                }
+                self.tasks.values_mut().for_each(|task| task.go = task.go.saturating_sub(1));
+            }
+        }
+        self.sessions.settle(session);
+        true
+    }
 }
 
 impl PlanEntry {
@@ -304,13 +352,19 @@ impl PlanEntry {
         self.slots < self.plan.definition.settings.max_concurrency
     }
 
-    pub(super) fn row(&self) -> PlanRow {
+    pub(super) fn going(&self) -> Going {
+        let plan = if self.ended_at.is_some() { going::HELD } else { self.go };
+        Going { says: self.plan.definition.settings.recovery, plan }
+    }
+
+    fn row(&self) -> PlanRow {
         PlanRow {
             id: self.plan.definition.id.clone(),
             status: self.status,
             max_concurrency: self.plan.definition.settings.max_concurrency,
             counts: self.counts(),
             version: self.version,
+            waits_for_person: false,
             changed_by: self.changed_by.clone(),
             created_at: self.created_at,
             started_at: self.started_at,

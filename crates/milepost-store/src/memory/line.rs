@@ -40,7 +40,7 @@ pub(super) struct Line {
     /// Plans with a free slot and a task to fill it.
     pub(super) plans: BTreeSet<i64>,
     pub(super) due: BTreeSet<(Timestamp, i64)>,
-    /// Only what is taken over without asking.
+    /// Only what a node may take over without asking, as its own setting says.
     pub(super) recovery: BTreeSet<i64>,
     /// The plans in which tasks wait for a tenant.
     tenants: HashMap<Tenant, BTreeSet<i64>>,
@@ -192,7 +192,7 @@ impl Data {
     fn place_of(&self, no: i64) -> Place {
         let entry = self.entry(no);
         let plan = self.plan_entry(entry.plan);
-        let automatic = plan.plan.definition.settings.recovery == Recovery::Auto;
+        let automatic = plan.plan.definition.settings.recovery != Some(Recovery::Manual);
         let status = entry.task.status();
         match status {
             TaskStatus::Pending if entry.task.awaits_message() => Place::Nowhere,

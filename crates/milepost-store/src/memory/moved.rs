@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::{Clash, StoreError};
+use crate::going;
 use crate::model::{LockRow, TaskRef, Wake};
 use crate::moved::{MovedPlan, MovedTask};
 
@@ -24,6 +25,7 @@ impl Data {
         }
         let no = self.next_no();
         let row = moved.row;
+        let go = going::when_moved(moved.plan.definition.settings.recovery);
         let entry = PlanEntry {
             plan: Arc::new(moved.plan),
             status: row.status,
@@ -32,6 +34,7 @@ impl Data {
             created_at: row.created_at,
             started_at: row.started_at,
             ended_at: row.ended_at,
+            go,
             order: Vec::new(),
             statuses: Default::default(),
             slots: 0,
@@ -84,6 +87,7 @@ impl Data {
             hold,
             slot,
             place: Place::Nowhere,
+            go: going::HELD,
             progress: None,
             output: moved.output,
         };

@@ -14,7 +14,7 @@ use super::data::{Data, Held};
 
 impl Data {
     pub(super) fn plan(&self, id: &PlanId) -> Option<PlanRow> {
-        self.plan_nos.get(id).map(|no| self.plan_entry(*no).row())
+        self.plan_nos.get(id).map(|no| self.plan_row(*no))
     }
 
     pub(super) fn definition(&self, id: &PlanId) -> Option<Plan> {
@@ -23,7 +23,7 @@ impl Data {
 
     pub(super) fn plans(&self, query: &PlanQuery) -> Page<PlanRow> {
         let before = query.after.unwrap_or(i64::MAX);
-        let rows = self.plans.range(..before).rev().map(|(no, entry)| (*no, entry.row()));
+        let rows = self.plans.range(..before).rev().map(|(no, _)| (*no, self.plan_row(*no)));
         let rows = rows.filter(|(_, row)| !query.open_only || row.ended_at.is_none());
         page(rows, query.limit)
     }
@@ -94,6 +94,7 @@ impl Data {
             task: entry.task.clone(),
             epoch: entry.lease(),
             orphaned: matches!(self.held(no), Held::Orphaned { .. }),
+            waits_for_person: self.waits_for_person(no),
             blocked_by: self.blocked_by(no),
             set_aside: None,
             progress: entry.progress,

@@ -22,8 +22,9 @@ pub(super) const KEPT_FOR: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub(super) struct Sessions {
     last: u64,
-    /// The session of the handle that has the store to itself.
+    /// The session of the handle that has the store to itself, and whether it has claimed.
     sole: u64,
+    sole_settled: bool,
     members: BTreeMap<Arc<str>, Member>,
     /// Every handle, to be told when another has left something.
     handles: BTreeMap<u64, Weak<Notify>>,
@@ -43,7 +44,22 @@ struct Member {
     seen_at: Instant,
     expires_at: Instant,
     membership: Membership,
+    /// It knows which era it is in.
+    settled: bool,
     said: Beat,
+}
+
+/// Which era a node is in: one lasts for as long as any node of it is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Era {
+    /// It was found out before.
+    Known,
+    /// A node of it was seen since this one came.
+    GoesOn,
+    /// Nobody else is there.
+    Begins,
+    /// A node of it may be there, or gone.
+    Unknown,
 }
 
 /// What a beat comes to.
@@ -82,6 +98,7 @@ impl Sessions {
         Self {
             last: 1,
             sole: 1,
+            sole_settled: false,
             members: BTreeMap::new(),
             handles: BTreeMap::new(),
             last_handle: 0,
@@ -100,7 +117,44 @@ impl Sessions {
 
     pub(super) fn change_sole(&mut self) -> u64 {
         self.sole = self.next();
+        self.sole_settled = false;
         self.sole
+    }
+
+    /// Whether whoever speaks belongs to an era; for a visitor, whether anybody who is there does.
+    pub(super) fn has_begun(&self, from: Option<u64>) -> bool {
+        let now = Instant::now();
+        let settled = |member: &Member| match from {
+            Some(session) => member.session == session && member.settled,
+            None => member.settled && !member.ended && member.expires_at >= now,
+        };
+        let sole = self.sole_settled && from.is_none_or(|session| session == self.sole);
+        sole || self.members.values().any(settled)
+    }
+
+    pub(super) fn era_of(&self, session: u64) -> Era {
+        if session == self.sole {
+            return if self.sole_settled { Era::Known } else { Era::Begins };
+        }
+        let Some(own) = self.members.values().find(|member| member.session == session) else { return Era::Unknown };
+        let now = Instant::now();
+        let others = || self.members.values().filter(|member| member.settled && member.session != session);
+        if own.settled {
+            Era::Known
+        } else if others().any(|other| other.seen_at > own.started_at) {
+            Era::GoesOn
+        } else if others().any(|other| !other.ended && other.expires_at >= now) {
+            Era::Unknown
+        } else {
+            Era::Begins
+        }
+    }
+
+    pub(super) fn settle(&mut self, session: u64) {
+        self.sole_settled |= session == self.sole;
+        if let Some(own) = self.members.values_mut().find(|member| member.session == session) {
+            own.settled = true;
+        }
     }
 
     pub(super) fn timestamp(&self, at: Instant) -> Timestamp {
@@ -139,6 +193,7 @@ impl Sessions {
             seen_at: now,
             expires_at: now + membership.lease.as_duration(),
             membership: membership.clone(),
+            settled: false,
             said: Beat::default(),
         };
         self.members.insert(identity.name.clone(), member);

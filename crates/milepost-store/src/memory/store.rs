@@ -129,7 +129,7 @@ impl MemoryStore {
 #[async_trait]
 impl Store for MemoryStore {
     async fn submit(&self, submission: Submission) -> Result<Submitted, StoreError> {
-        let submitted = self.write("submit")?.counted(|data| data.submit(submission));
+        let submitted = self.write("submit")?.counted(|data| data.submit(self.session(), submission));
         self.told(submitted)
     }
 
@@ -159,7 +159,7 @@ impl Store for MemoryStore {
     }
 
     async fn change_plan(&self, change: PlanChange) -> Result<PlanRow, StoreError> {
-        let changed = self.write("change a plan")?.counted(|data| data.change_plan(change));
+        let changed = self.write("change a plan")?.counted(|data| data.change_plan(self.session(), change));
         self.told(changed)
     }
 

@@ -11,6 +11,7 @@ use milepost_core::time::Timestamp;
 
 use crate::books::BookChange;
 use crate::error::{Clash, StoreError};
+use crate::going;
 use crate::model::{Difference, Resubmit, Start, Submission, Submitted, TaskRef, Wake};
 
 use super::changes::Logged;
@@ -18,7 +19,8 @@ use super::data::{Data, Held, Hold, PlanEntry, TaskEntry};
 use super::line::{Place, PlanLine};
 
 impl Data {
-    pub(super) fn submit(&mut self, mut submission: Submission) -> Result<Submitted, StoreError> {
+    /// `from` is the session that it comes from, unless it is a visitor's.
+    pub(super) fn submit(&mut self, from: Option<u64>, mut submission: Submission) -> Result<Submitted, StoreError> {
         let (request, now) = (submission.request.clone(), submission.now);
         if let Some(request) = &request
             && let Some(answer) = self.requests.replay(request, now)?
@@ -27,7 +29,7 @@ impl Data {
         }
         let for_books = BookChange { keep: std::mem::take(&mut submission.entries), strike: Vec::new() };
         self.books.check(&for_books)?;
-        let submitted = self.take_in(submission)?;
+        let submitted = self.take_in(from, submission)?;
         self.books.write(for_books);
         if let Some(request) = request {
             self.requests.keep(request, &submitted, now);
@@ -35,7 +37,7 @@ impl Data {
         Ok(submitted)
     }
 
-    fn take_in(&mut self, submission: Submission) -> Result<Submitted, StoreError> {
+    fn take_in(&mut self, from: Option<u64>, submission: Submission) -> Result<Submitted, StoreError> {
         let Submission { plan, start, resubmit, now, .. } = submission;
         let found = self.plan_nos.get(&plan.definition.id).copied();
         let (no, created, difference) = match found {
@@ -62,12 +64,20 @@ impl Data {
                 (no, false, difference)
             }
         };
-        let waits = matches!(self.plan_entry(no).status, PlanStatus::Created | PlanStatus::Ready);
-        if start == Start::AtOnce && waits {
-            self.set_status(no, PlanStatus::Running, None, now);
-            self.log_plan(no, None, now);
+        if start == Start::AtOnce {
+            let waits = matches!(self.plan_entry(no).status, PlanStatus::Created | PlanStatus::Ready);
+            let was_held = self.set_going(from, no);
+            if waits {
+                self.set_status(no, PlanStatus::Running, None, now);
+            }
+            if was_held && !created {
+                self.plan_entry_mut(no).version += 1;
+            }
+            if waits || was_held && !created {
+                self.log_plan(no, None, now);
+            }
         }
-        Ok(Submitted { plan: self.plan_entry(no).row(), created, replayed: false, difference })
+        Ok(Submitted { plan: self.plan_row(no), created, replayed: false, difference })
     }
 
     pub(super) fn check_task_ids(&self, plan: &Plan, no: Option<i64>) -> Result<(), Clash> {
@@ -121,6 +131,7 @@ impl Data {
             created_at: now,
             started_at,
             ended_at: None,
+            go: going::HELD,
             order: Vec::new(),
             statuses: Default::default(),
             slots: 0,
@@ -154,6 +165,7 @@ impl Data {
             hold: Hold::Nobody(Wake::Recovery),
             slot: false,
             place: Place::Nowhere,
+            go: going::HELD,
             progress: None,
             output: Vec::new(),
         };

@@ -2,17 +2,18 @@
 
 use std::fmt::Write;
 
-use milepost_core::plan::WorkflowRef;
+use milepost_core::plan::{Recovery, WorkflowRef};
 use milepost_core::task::PlanStatus;
 use milepost_core::time::Timestamp;
 
 use crate::error::StoreError;
+use crate::going;
 use crate::model::{ClaimRequest, Claimed};
 
 use super::begin::Turn;
 use super::codec::{Columns, LEASES_PER_SESSION, Sql};
 use super::sql::{numbers, text, texts};
-use super::states::{PLAN, Queue};
+use super::states::{PLAN, PlanState, Queue};
 use super::take::Candidate;
 
 /// Candidates are looked at in steps of at least so many: some may be waiting for their tenant or for a slot.
@@ -29,9 +30,8 @@ impl Turn {
     pub(super) async fn claim(&mut self, request: &ClaimRequest) -> Sql<Result<Claimed, StoreError>> {
         let mut claimed = Claimed { now: request.now.unwrap_or(self.desk.now), ..Claimed::default() };
         // A visitor runs nothing.
-        if self.desk.own.is_none() {
-            return Ok(Ok(claimed));
-        }
+        let Some(own) = self.desk.own else { return Ok(Ok(claimed)) };
+        let settled = self.settle_era(own, request.recovery).await?;
         self.flush().await?;
         let mut only = None;
         if let Some(id) = &request.only {
@@ -41,7 +41,7 @@ impl Turn {
                 None => return Ok(Err(StoreError::NotFound { what: "plan", id: id.to_string() })),
             }
         }
-        let scope = Scope::new(request, only);
+        let scope = Scope::new(request, only, going::needed(settled));
         self.claim_orphans(request, &scope, &mut claimed).await?;
         self.claim_due(request, &scope, &mut claimed).await?;
         self.claim_ready(request, &scope, &mut claimed).await?;
@@ -49,13 +49,16 @@ impl Turn {
         if request.limit == 0 || room(request, &claimed) > 0 {
             claimed.next_due = self.next_due(claimed.now, &scope).await?;
         }
+        if !settled {
+            claimed.look_again();
+        }
         Ok(Ok(claimed))
     }
 
     /// What a lost node had, and what was left for recovery, by number.
     async fn claim_orphans(&mut self, request: &ClaimRequest, scope: &Scope, claimed: &mut Claimed) -> Sql<()> {
         let lost = self.lost_leases();
-        let recovery = if scope.only.is_some() { "" } else { " AND p.recovery = 'auto'" };
+        let recovery = if scope.only.is_some() { String::new() } else { format!(" AND {}", scope.automatic) };
         let mut after = 0;
         loop {
             let step = room(request, claimed).max(STEP);
@@ -88,11 +91,12 @@ impl Turn {
                 return Ok(());
             }
             let sql = format!(
-                "{} WHERE r.queue IN (5, 6) AND r.lease = 0 AND r.wake_at <= {}{} \
+                "{} WHERE r.queue IN (5, 6) AND r.lease = 0 AND r.wake_at <= {}{}{} \
                  AND (r.wake_at > {} OR (r.wake_at = {} AND r.id > {})) ORDER BY r.wake_at, r.id LIMIT {step}",
                 Candidate::select(),
                 claimed.now.as_millis(),
                 scope.may_go_on,
+                scope.is_going,
                 after.0,
                 after.0,
                 after.1
@@ -146,7 +150,7 @@ impl Turn {
             let rows = self.ask_one(&sql).await?;
             let plans = self.take_plans(rows)?;
             let Some(first) = plans.first().copied() else { return Ok(()) };
-            let candidates = self.ready_tasks(&plans, room).await?;
+            let candidates = self.ready_tasks(&plans, room, request, scope).await?;
             // Of a plan that was only begun with, there may be more.
             from = first;
             if candidates.is_empty() {
@@ -154,14 +158,22 @@ impl Turn {
                 continue;
             }
             self.take_all(candidates, request, claimed).await?;
-            while let Some(plan) = self.desk.plans.get(&from).filter(|plan| !plan.offers()) {
+            while let Some(plan) =
+                self.desk.plans.get(&from).filter(|plan| !plan.offers() || !scope.may_start(plan, request))
+            {
                 from = plan.no + 1;
             }
         }
     }
 
     /// Of each plan as many as it has slots for, in order.
-    async fn ready_tasks(&mut self, plans: &[i64], room: usize) -> Sql<Vec<Candidate>> {
+    async fn ready_tasks(
+        &mut self,
+        plans: &[i64],
+        room: usize,
+        request: &ClaimRequest,
+        scope: &Scope,
+    ) -> Sql<Vec<Candidate>> {
         let (mut small, mut questions, mut expected) = (Vec::new(), Vec::new(), 0);
         let select = Candidate::select();
         for no in plans {
@@ -170,6 +182,16 @@ impl Turn {
             }
             let plan = self.desk.plan(*no);
             let wanted = plan.free_slots().min(plan.ready).min((room - expected) as u64);
+            if !scope.may_start(plan, request) {
+                // Only what a person set going by itself; it does not line up among those that wait for a person.
+                questions.push(format!(
+                    "({select} JOIN milepost_going g ON g.task = r.id AND g.go >= {} WHERE r.task_id = {no} \
+                     AND r.queue = 0 AND NOT EXISTS (SELECT 1 FROM milepost_locks k WHERE k.tenant = r.tenant \
+                     AND k.task <> r.id) ORDER BY r.turn, r.id LIMIT {wanted})",
+                    scope.needed
+                ));
+                continue;
+            }
             expected += wanted as usize;
             if plan.ready <= FEW {
                 small.push(*no);
@@ -190,9 +212,10 @@ impl Turn {
     async fn next_due(&mut self, now: Timestamp, scope: &Scope) -> Sql<Option<Timestamp>> {
         let sql = format!(
             "SELECT r.wake_at FROM task_unit_runtimes r JOIN sync_tasks p ON p.id = r.task_id \
-             WHERE r.queue IN (5, 6) AND r.lease = 0 AND r.wake_at > {}{} ORDER BY r.wake_at LIMIT 1",
+             WHERE r.queue IN (5, 6) AND r.lease = 0 AND r.wake_at > {}{}{} ORDER BY r.wake_at LIMIT 1",
             now.as_millis(),
-            scope.may_go_on
+            scope.may_go_on,
+            scope.is_going
         );
         let row = self.ask_one(&sql).await?.into_iter().next();
         row.map(|row| Columns::from(row).time()).transpose()
@@ -222,16 +245,36 @@ struct Scope {
     /// Tasks in the middle of something: an undo was asked for by somebody, or belongs to a failure that has happened,
     /// so no plan holds it up.
     may_go_on: String,
+    /// Plans that nobody has to be asked about.
+    automatic: String,
+    /// Of what sleeps, what is set going.
+    is_going: String,
+    /// How far a plan or task must be set going.
+    needed: u8,
 }
 
 impl Scope {
-    fn new(request: &ClaimRequest, only: Option<i64>) -> Self {
+    fn new(request: &ClaimRequest, only: Option<i64>, needed: u8) -> Self {
         let words: Vec<String> = request.workflows.iter().map(workflow_word).collect();
         let plans = if request.plans { "p.workflow IS NULL OR " } else { "" };
         let knows = format!(" AND ({plans}p.workflow IN ({}))", texts(words.iter().map(String::as_str)));
         let of = only.map_or_else(String::new, |only| format!(" AND r.task_id = {only}"));
         let may_go_on = format!(" AND (r.status = 'rolling_back' OR p.status = 'running'){of}{knows}");
-        Self { only, knows, may_go_on }
+        let by_default = if request.recovery == Recovery::Auto { "auto" } else { "manual" };
+        let automatic = format!("COALESCE(p.recovery, '{by_default}') = 'auto'");
+        let is_going = match only {
+            Some(_) => String::new(),
+            None => format!(
+                " AND ({automatic} OR (p.go >= {needed} AND p.ended_at IS NULL) \
+                 OR EXISTS (SELECT 1 FROM milepost_going g WHERE g.task = r.id AND g.go >= {needed}))"
+            ),
+        };
+        Self { only, knows, may_go_on, automatic, is_going, needed }
+    }
+
+    /// Whether the PENDING tasks of the plan start without a person's word.
+    fn may_start(&self, plan: &PlanState, request: &ClaimRequest) -> bool {
+        self.only.is_some() || plan.going().may_start(request.recovery, going::HELD, self.needed)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use milepost_core::plan::PlanCommand;
-use milepost_core::task::{Event, Task, TaskStatus, ends_progress};
+use milepost_core::task::{Event, Task, TaskStatus, ends_progress, lets_go};
 use milepost_core::time::Timestamp;
 
 use crate::books::{BookChange, book_changes};
@@ -29,6 +29,8 @@ pub(super) struct EncodedCommit {
     task: Arc<Task>,
     clears_progress: bool,
     asks_to_undo: bool,
+    /// A person set it going by itself.
+    lets_go: bool,
     lease: LeaseChange,
     plan: Option<PlanCommand>,
     output: Vec<LogChunk>,
@@ -49,6 +51,7 @@ impl From<Commit> for EncodedCommit {
             clears_progress: ends_progress(commit.task.status(), &commit.events),
             task: commit.task,
             asks_to_undo: commit.events.iter().any(|record| matches!(record.event(), Event::RollbackStarted { .. })),
+            lets_go: commit.holder == Holder::Operator && lets_go(&commit.events),
             lease: commit.lease,
             plan: commit.plan,
             output: commit.output,
@@ -77,6 +80,9 @@ impl Turn {
         let keeps = commit.lease == LeaseChange::Keep && status.is_active() && commit.holder != Holder::Operator;
         let standing = standing_after(commit, &before, status, at, keeps);
         self.desk.transition(no, image, standing, commit.clears_progress);
+        if commit.lets_go {
+            self.let_go(no);
+        }
         self.desk.writes.output.extend(commit.output.iter().map(|chunk| (no, chunk.clone())));
         let plan = self.desk.plan(before.plan);
         let asked = asked.is_some_and(|status| plan.set_status(status, None, at));

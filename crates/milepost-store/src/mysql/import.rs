@@ -52,6 +52,8 @@ impl Turn {
             version: moved.row.version,
             max_concurrency: definition.settings.max_concurrency,
             recovery: definition.settings.recovery,
+            go: crate::going::when_moved(definition.settings.recovery),
+            begun: true,
             workflow: definition.workflow.as_ref().map(workflow_word),
             counts: TaskCounts::default(),
             slotless: 0,

@@ -13,6 +13,7 @@ mod commit;
 mod connect;
 mod desk;
 mod doubt;
+mod eras;
 mod flush;
 mod heard;
 mod images;

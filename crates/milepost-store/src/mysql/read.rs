@@ -2,14 +2,16 @@
 
 use milepost_core::id::{PlanId, StageName, TaskId};
 use milepost_core::plan::Plan;
-use milepost_core::task::TaskStatus;
+use milepost_core::task::{PlanStatus, TaskStatus};
 use mysql_async::{Error, Row};
 
 use crate::codec::{Config, Folded, LogHead, SharedPlan, number_events};
 use crate::error::StoreError;
+use crate::going::Going;
 use crate::model::{EventQuery, LockRow, LogChunk, LogQuery, PlanRow, Position, StoredEvent, StoredTask, TaskRef};
 
 use super::codec::{Columns, LEASES_PER_SESSION, Sql, unavailable};
+use super::eras::has_begun;
 use super::log::{fold, fold_from_snapshot, read_stored};
 use super::sql::{NOW, text, text_or_null};
 use super::states::{PLAN, PlanState, Queue, TASK, TaskState};
@@ -55,6 +57,28 @@ impl Around {
     }
 }
 
+/// How far a task and its plan are set going.
+struct SetGoing {
+    status: PlanStatus,
+    plan: u8,
+    own: u8,
+    begun: bool,
+}
+
+impl SetGoing {
+    const COLUMNS: &str = concat!(
+        "p.status, IF(p.ended_at IS NULL, p.go, 0), \
+         COALESCE((SELECT g.go FROM milepost_going g WHERE g.task = r.id), 0), IF(p.recovery = 'manual', ",
+        has_begun!(),
+        ", 1)"
+    );
+
+    fn read(columns: &mut Columns) -> Sql<Self> {
+        let (status, plan, own) = (columns.plan_status()?, columns.next()?, columns.next()?);
+        Ok(Self { status, plan, own, begun: columns.flag()? })
+    }
+}
+
 impl Shared {
     pub(super) async fn plan(&self, id: &PlanId) -> Result<Option<PlanRow>, StoreError> {
         let sql = format!("SELECT {PLAN} FROM sync_tasks p WHERE p.name = {}", text(id.as_str()));
@@ -75,7 +99,7 @@ impl Shared {
     pub(super) async fn task(&self, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
         let name = text(id.as_str());
         let sql = format!(
-            "SELECT {TASK}, c.created_at, c.body, c.crc, p.digest, {around} FROM task_unit_configs c \
+            "SELECT {TASK}, c.created_at, c.body, c.crc, p.digest, {around}, {going} FROM task_unit_configs c \
              JOIN task_unit_runtimes r ON r.id = c.id JOIN sync_tasks p ON p.id = r.task_id {joins} \
              WHERE c.unit_name = {name}; \
              SELECT s.sequence, s.crc, s.body FROM milepost_snapshots s JOIN task_unit_configs c ON c.id = s.task \
@@ -84,12 +108,13 @@ impl Shared {
              LEFT JOIN milepost_snapshots s ON s.task = c.id \
              WHERE c.unit_name = {name} AND e.sequence > COALESCE(s.sequence, 0) ORDER BY e.sequence",
             around = Around::COLUMNS,
+            going = SetGoing::COLUMNS,
             joins = joins(),
         );
         let unavailable = unavailable("read a task");
         let mut answers = self.server.look("read a task", &sql).await?.into_iter();
         let Some(row) = answers.next().unwrap_or_default().into_iter().next() else { return Ok(None) };
-        let (found, config, digest, around) = read_task(row).map_err(&unavailable)?;
+        let (found, config, digest, around, set) = read_task(row).map_err(&unavailable)?;
         let snapshot = read_stored(answers.next().unwrap_or_default()).map_err(&unavailable)?.pop();
         let log = read_stored(answers.next().unwrap_or_default()).map_err(&unavailable)?;
         let key = config.key.clone();
@@ -113,7 +138,19 @@ impl Shared {
         let orphaned = found.status.is_active() && found.lease != 0 && !around.live;
         let (blocked_by, set_aside) = (around.blocked_by(found.status), around.set_aside(found.queue));
         let (epoch, progress, claim_events) = (found.lease, found.progress, Vec::new());
-        Ok(Some(StoredTask { key, task, epoch, orphaned, blocked_by, set_aside, progress, claim_events }))
+        let going = Going { says: task.spec().settings.recovery, plan: set.plan };
+        let waits_for_person = (epoch == 0 || orphaned) && going.holds(&task, set.own, set.status, set.begun);
+        Ok(Some(StoredTask {
+            key,
+            task,
+            epoch,
+            orphaned,
+            waits_for_person,
+            blocked_by,
+            set_aside,
+            progress,
+            claim_events,
+        }))
     }
 
     async fn shared_plan(&self, no: i64, digest: &[u8]) -> Result<SharedPlan, StoreError> {
@@ -203,7 +240,7 @@ impl Shared {
     }
 }
 
-fn read_task(row: Row) -> Sql<(TaskState, Config, Vec<u8>, Around)> {
+fn read_task(row: Row) -> Sql<(TaskState, Config, Vec<u8>, Around, SetGoing)> {
     let mut columns = Columns::from(row);
     let task = TaskState::read(&mut columns)?;
     let config = Config {
@@ -214,7 +251,7 @@ fn read_task(row: Row) -> Sql<(TaskState, Config, Vec<u8>, Around)> {
         body: columns.maybe()?,
         crc: columns.next()?,
     };
-    Ok((task, config, columns.next()?, Around::read(&mut columns)?))
+    Ok((task, config, columns.next()?, Around::read(&mut columns)?, SetGoing::read(&mut columns)?))
 }
 
 pub(super) fn first(answers: Vec<Vec<Row>>) -> Option<Row> {

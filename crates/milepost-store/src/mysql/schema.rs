@@ -34,7 +34,7 @@ const MIGRATIONS: &[&[&str]] = &[&[
         sync_mode       VARCHAR(16) NOT NULL DEFAULT 'auto',
         version         BIGINT NOT NULL,
         max_concurrency INT UNSIGNED NOT NULL,
-        recovery        ENUM('auto','manual') NOT NULL,
+        recovery        ENUM('auto','manual') NULL COMMENT 'null when the plan does not say',
         workflow        VARCHAR(512) NULL COMMENT 'the function its task runs, and its version',
         pending         BIGINT NOT NULL DEFAULT 0,
         running         BIGINT NOT NULL DEFAULT 0,
@@ -53,6 +53,7 @@ const MIGRATIONS: &[&[&str]] = &[&[
         started_at      BIGINT NULL,
         ended_at        BIGINT NULL,
         changed_by      TEXT NULL,
+        go              TINYINT NOT NULL DEFAULT 0 COMMENT 'which eras it is set going for: 0 none, 1 this one, 2 also the next',
         KEY sync_tasks_offers (offers, id),
         KEY sync_tasks_open (ended_at, id)
     )",
@@ -140,6 +141,13 @@ const MIGRATIONS: &[&[&str]] = &[&[
         at          BIGINT NOT NULL COMMENT 'when any node was last heard of'
     )",
     "INSERT IGNORE INTO milepost_heard VALUES (1, CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED))",
+    r"CREATE TABLE IF NOT EXISTS milepost_settled (
+        session     BIGINT NOT NULL PRIMARY KEY COMMENT 'of a node that knows which era it is in'
+    )",
+    r"CREATE TABLE IF NOT EXISTS milepost_going (
+        task        BIGINT NOT NULL PRIMARY KEY COMMENT 'set going by itself, where recovery is manual',
+        go          TINYINT NOT NULL COMMENT 'as of plans'
+    )",
     r"CREATE TABLE IF NOT EXISTS milepost_letters (
         no          BIGINT NOT NULL PRIMARY KEY AUTO_INCREMENT,
         session     BIGINT NOT NULL COMMENT 'of the node that is to read it',

@@ -3,7 +3,14 @@
 use std::fmt::Write;
 
 /// The store's clock, in milliseconds; every session of ours has its time zone at UTC.
-pub(super) const NOW: &str = "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
+macro_rules! now {
+    () => {
+        "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)"
+    };
+}
+pub(super) use now;
+
+pub(super) const NOW: &str = now!();
 
 /// The server refuses packets above its `max_allowed_packet`, which nobody sets below this by accident.
 pub(super) const PACKET: usize = 2 << 20;

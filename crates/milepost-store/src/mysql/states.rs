@@ -5,10 +5,12 @@ use milepost_core::plan::{PlanCommand, PlanRejection, Recovery, TaskCounts, next
 use milepost_core::task::{By, PlanStatus, TaskStatus};
 use milepost_core::time::Timestamp;
 
+use crate::going;
 use crate::model::PlanRow;
 use crate::row::{FLAG_AWAITS_MESSAGE, RowImage};
 
 use super::codec::{Columns, Sql};
+use super::eras::has_begun;
 
 /// Where a task stands; the numbers are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,9 +66,14 @@ pub(super) struct SessionState {
     pub(super) expired: bool,
 }
 
-pub(super) const PLAN: &str = "p.id, p.name, p.status, p.version, p.max_concurrency, p.recovery, p.workflow, p.pending, \
+pub(super) const PLAN: &str = concat!(
+    "p.id, p.name, p.status, p.version, p.max_concurrency, p.recovery, p.workflow, p.pending, \
     p.running, p.paused, p.completed, p.failed, p.cancelled, p.rolling_back, p.rolled_back, p.rollback_failed, p.slotless, \
-    p.ready, p.created_at, p.started_at, p.ended_at, p.changed_by, p.digest";
+    p.ready, p.created_at, p.started_at, p.ended_at, p.changed_by, p.digest, p.go, \
+    IF(p.recovery = 'manual', ",
+    has_begun!(),
+    ", 1)"
+);
 
 #[derive(Debug, Clone)]
 pub(super) struct PlanState {
@@ -75,7 +82,8 @@ pub(super) struct PlanState {
     pub(super) status: PlanStatus,
     pub(super) version: u64,
     pub(super) max_concurrency: u32,
-    pub(super) recovery: Recovery,
+    /// None when it does not say.
+    pub(super) recovery: Option<Recovery>,
     pub(super) workflow: Option<String>,
     pub(super) counts: TaskCounts,
     /// Active tasks that have no slot: rollbacks that were asked for and have not begun, and damaged ones.
@@ -86,6 +94,10 @@ pub(super) struct PlanState {
     pub(super) ended_at: Option<Timestamp>,
     pub(super) changed_by: Option<String>,
     pub(super) digest: Vec<u8>,
+    /// Which eras it is set going for.
+    pub(super) go: u8,
+    /// A node was there that belongs to an era; of no account unless recovery is manual.
+    pub(super) begun: bool,
 }
 
 impl PlanState {
@@ -96,7 +108,9 @@ impl PlanState {
             status: columns.plan_status()?,
             version: columns.natural()?,
             max_concurrency: columns.next()?,
-            recovery: if columns.next::<String>()? == "auto" { Recovery::Auto } else { Recovery::Manual },
+            recovery: columns
+                .maybe::<String>()?
+                .map(|word| if word == "auto" { Recovery::Auto } else { Recovery::Manual }),
             workflow: columns.maybe()?,
             counts: {
                 let mut counts = TaskCounts::default();
@@ -112,6 +126,8 @@ impl PlanState {
             ended_at: columns.maybe_time()?,
             changed_by: columns.maybe()?,
             digest: columns.next()?,
+            go: columns.next()?,
+            begun: columns.flag()?,
         })
     }
 
@@ -122,6 +138,7 @@ impl PlanState {
             max_concurrency: self.max_concurrency,
             counts: self.counts,
             version: self.version,
+            waits_for_person: self.status == PlanStatus::Running && self.going().is_held(going::HELD, self.begun),
             changed_by: self.changed_by.as_deref().and_then(|by| serde_json::from_str(by).ok()),
             created_at: self.created_at,
             started_at: self.started_at,

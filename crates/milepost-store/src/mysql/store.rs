@@ -50,6 +50,8 @@ pub(super) struct Shared {
     /// Of this node; 0 for a visitor.
     session: AtomicU64,
     next_lease: AtomicU64,
+    /// The session that is known to have found out which era it is in.
+    settled: AtomicU64,
     /// The connection that writes, between two transactions.
     pub(super) writer: Mutex<Option<Conn>>,
     pub(super) watch: Watch,
@@ -73,6 +75,14 @@ impl Shared {
     pub(super) fn set_session(&self, session: u64) {
         self.next_lease.store(Self::first_lease_of(session), Ordering::Release);
         self.session.store(session, Ordering::Release);
+    }
+
+    pub(super) fn is_settled(&self, session: u64) -> bool {
+        self.settled.load(Ordering::Acquire) == session
+    }
+
+    pub(super) fn settle(&self, session: u64) {
+        self.settled.store(session, Ordering::Release);
     }
 
     /// Every claim gets one of its own.
@@ -100,6 +110,7 @@ impl MysqlStore {
             membership,
             session: AtomicU64::new(0),
             next_lease: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
             writer: Mutex::new(Some(connection)),
             watch: Watch::default(),
             plans: SharedPlans::default(),

@@ -1,18 +1,20 @@
 //! Taking in a plan: whole, or not at all.
 
-use milepost_core::plan::{PlanDefinition, Recovery, TaskCounts, TaskDefinition, Trigger};
+use milepost_core::plan::{PlanDefinition, TaskCounts, TaskDefinition, Trigger};
 use milepost_core::task::{Event, PlanStatus, Record, TaskStatus};
 use milepost_core::time::Timestamp;
 
 use crate::books::BookChange;
 use crate::codec::{digest, encode_config, encode_events};
 use crate::error::StoreError;
+use crate::going;
 use crate::model::{Difference, Resubmit, Start, Submission, Submitted};
 use crate::row::FLAG_AWAITS_MESSAGE;
 
 use super::begin::Turn;
 use super::claim::workflow_word;
 use super::codec::{Sql, plan_word};
+use super::eras::recovery_word;
 use super::known::{Known, owners_of};
 use super::sql::{PACKET, bytes, number_or_null, push_text, text, text_or_null, texts};
 use super::states::{PlanState, Queue};
@@ -84,12 +86,16 @@ impl Turn {
                 known.owners.insert(task.id.clone(), plan.definition.id.clone());
             }
         }
-        let state = self.desk.plan(no);
-        let waits = matches!(state.status, PlanStatus::Created | PlanStatus::Ready);
-        if submission.start == Start::AtOnce && waits {
-            state.set_status(PlanStatus::Running, None, submission.now);
-            self.desk.log_plan(no, None, submission.now);
-            self.prepare_units(no, submission.now).await?;
+        if submission.start == Start::AtOnce {
+            let was_held = self.set_going(no).await?;
+            let state = self.desk.plan(no);
+            if matches!(state.status, PlanStatus::Created | PlanStatus::Ready) {
+                state.set_status(PlanStatus::Running, None, submission.now);
+                self.desk.log_plan(no, None, submission.now);
+                self.prepare_units(no, submission.now).await?;
+            } else if was_held {
+                self.log_going(no, None, submission.now);
+            }
         }
         let state = self.desk.plan(no).clone();
         let row = state.row();
@@ -119,6 +125,8 @@ impl Turn {
             version: 1,
             max_concurrency: definition.settings.max_concurrency,
             recovery: definition.settings.recovery,
+            go: if *start == Start::AtOnce { self.go_now().await? } else { going::HELD },
+            begun: true,
             workflow: definition.workflow.as_ref().map(workflow_word),
             counts,
             slotless: 0,
@@ -141,7 +149,7 @@ impl Turn {
     }
 
     pub(super) fn insert_plan(&mut self, plan: &PlanState, definition: &str) {
-        let recovery = if plan.recovery == Recovery::Auto { "auto" } else { "manual" };
+        let recovery = recovery_word(plan.recovery);
         let counts = &plan.counts;
         let [pending, running, paused, completed] = [counts.pending, counts.running, counts.paused, counts.completed];
         let [failed, cancelled, rolling_back] = [counts.failed, counts.cancelled, counts.rolling_back];
@@ -150,8 +158,8 @@ impl Turn {
             sql.push_str(&format!("{},{},", plan.no, text(plan.id.as_str())));
             push_text(sql, definition);
             sql.push_str(&format!(
-                ",{},'{}',{},{},'{recovery}',{},{pending},{running},{paused},{completed},{failed},{cancelled},\
-                 {rolling_back},{rolled_back},{rollback_failed},{},{},{},{created},{created},{},{},{}",
+                ",{},'{}',{},{},{recovery},{},{pending},{running},{paused},{completed},{failed},{cancelled},\
+                 {rolling_back},{rolled_back},{rollback_failed},{},{},{},{created},{created},{},{},{},{}",
                 bytes(&plan.digest),
                 plan_word(plan.status),
                 plan.version,
@@ -163,6 +171,7 @@ impl Turn {
                 number_or_null(plan.started_at.map(Timestamp::as_millis)),
                 number_or_null(plan.ended_at.map(Timestamp::as_millis)),
                 text_or_null(plan.changed_by.as_deref()),
+                plan.go,
                 created = plan.created_at.as_millis(),
             ));
         });

@@ -19,7 +19,7 @@ impl Turn {
              LEFT JOIN milepost_nodes n ON n.session = r.lease DIV {leases} AND n.ended = 0 \
              SET l.expires_at = {NOW} + {ttl} \
              WHERE l.expires_at >= {NOW} AND l.expires_at < {NOW} + {ttl} DIV 3 * 2 \
-             AND (r.queue NOT IN (2, 4, 7) OR n.session IS NOT NULL OR p.recovery = 'auto')",
+             AND (r.queue NOT IN (2, 4, 7) OR n.session IS NOT NULL OR COALESCE(p.recovery, 'auto') = 'auto')",
             leases = super::codec::LEASES_PER_SESSION,
         );
         let forget = format!(

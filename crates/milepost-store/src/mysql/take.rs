@@ -179,6 +179,7 @@ impl Turn {
             task: decision.task,
             epoch: lease,
             orphaned: false,
+            waits_for_person: false,
             blocked_by: None,
             set_aside: None,
             progress: self.desk.tasks[&no].progress,

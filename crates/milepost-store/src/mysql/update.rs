@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use milepost_core::id::{TaskId, Tenant};
-use milepost_core::plan::{Plan, PlanDefinition, Recovery, TaskDefinition, first_difference};
+use milepost_core::plan::{Plan, PlanDefinition, TaskDefinition, first_difference};
 use milepost_core::task::PlanStatus;
 use mysql_async::Row;
 
@@ -145,6 +145,7 @@ impl Turn {
             ("milepost_snapshots", "task"),
             ("milepost_logs", "task"),
             ("milepost_locks", "task"),
+            ("milepost_going", "task"),
             ("task_unit_runtimes", "id"),
             ("task_unit_configs", "id"),
         ] {
@@ -176,10 +177,10 @@ impl Turn {
 
     fn redefine_plan(&mut self, no: i64, encoded: &EncodedSubmission) {
         let definition = &encoded.submission.plan.definition;
-        let recovery = if definition.settings.recovery == Recovery::Auto { "auto" } else { "manual" };
+        let recovery = super::eras::recovery_word(definition.settings.recovery);
         let workflow = definition.workflow.as_ref().map(workflow_word);
         self.desk.writes.others.push(format!(
-            "UPDATE sync_tasks SET config = {}, digest = {}, max_concurrency = {}, recovery = '{recovery}', \
+            "UPDATE sync_tasks SET config = {}, digest = {}, max_concurrency = {}, recovery = {recovery}, \
              workflow = {} WHERE id = {no}",
             text(&encoded.definition),
             bytes(&encoded.digest),

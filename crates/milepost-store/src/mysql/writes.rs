@@ -57,7 +57,7 @@ impl Default for Inserts {
             plans: Rows::new(
                 "INSERT INTO sync_tasks (id, name, config, digest, status, version, max_concurrency, recovery, workflow, \
                  pending, running, paused, completed, failed, cancelled, rolling_back, rolled_back, rollback_failed, \
-                 slotless, ready, offers, created_at, updated_at, started_at, ended_at, changed_by) VALUES ",
+                 slotless, ready, offers, created_at, updated_at, started_at, ended_at, changed_by, go) VALUES ",
                 "",
             ),
             configs: Rows::new(

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use milepost_core::id::{PlanId, TaskId, Tenant};
-use milepost_core::plan::{OnTaskFailure, WorkflowRef};
+use milepost_core::plan::{OnTaskFailure, Recovery, WorkflowRef};
 use milepost_core::task::{Claim, Command, Decision, Event, TaskStatus, decide_on};
 use milepost_core::time::Timestamp;
 use tokio_postgres::Row;
@@ -17,6 +17,7 @@ use tokio_postgres::types::Type;
 use crate::books::book_changes;
 use crate::codec::{Folded, LogHead, LogRow, SharedPlan, damaged, encode_events};
 use crate::error::StoreError;
+use crate::going;
 use crate::model::{ClaimRequest, Claimed, StoredTask, TaskRef};
 use crate::row::RowImage;
 use crate::snapshot::{SHORTEST, Snapshot, interval};
@@ -35,6 +36,8 @@ const MOST: usize = 1024;
 const RECOVERY: i16 = 7;
 
 pub(super) async fn claim(inner: &Inner, request: &ClaimRequest) -> Result<Claimed, StoreError> {
+    let Some(session) = inner.session.number() else { return Ok(Claimed::default()) };
+    let settled = settle_era(inner, session, request.recovery).await?;
     let only = match &request.only {
         None => None,
         Some(id) => match inner.plan_number(id).await? {
@@ -42,8 +45,7 @@ pub(super) async fn claim(inner: &Inner, request: &ClaimRequest) -> Result<Claim
             None => return Err(StoreError::NotFound { what: "plan", id: id.to_string() }),
         },
     };
-    let Some(session) = inner.session.number() else { return Ok(Claimed::default()) };
-    let claiming = Claiming { inner, request, only, session };
+    let claiming = Claiming { inner, request, only, session, needed: going::needed(settled) };
     let mut claimed = Claimed { now: request.now.unwrap_or_default(), ..Claimed::default() };
     claiming.find_doubtful(&mut claimed).await?;
     if !claimed.tasks.is_empty() {
@@ -81,7 +83,25 @@ pub(super) async fn claim(inner: &Inner, request: &ClaimRequest) -> Result<Claim
             Err(error) => return Err(error),
         }
     }
+    if !settled {
+        claimed.look_again();
+    }
     Ok(claimed)
+}
+
+/// A node that claims for the first time finds out which era it is in; false while it cannot tell.
+async fn settle_era(inner: &Inner, session: i64, recovery: Recovery) -> Result<bool, StoreError> {
+    if inner.session.is_settled(session) {
+        return Ok(true);
+    }
+    let by_default = recovery == Recovery::Auto;
+    let parameters: &super::connect::Parameters<'_> = &[(&session, Type::INT8), (&by_default, Type::BOOL)];
+    let rows = inner.server.write("find out which era it is", "SELECT @.settle_era($1, $2)", parameters).await?;
+    let settled = rows[0].get(0);
+    if settled {
+        inner.session.settle(session);
+    }
+    Ok(settled)
 }
 
 struct Claiming<'a> {
@@ -89,6 +109,8 @@ struct Claiming<'a> {
     request: &'a ClaimRequest,
     only: Option<i64>,
     session: i64,
+    /// How far a plan or task must be set going.
+    needed: u8,
 }
 
 enum Round {
@@ -187,6 +209,7 @@ impl Claiming<'_> {
 
     async fn candidates(&self, most: usize, pending_only: bool) -> Result<Vec<Row>, StoreError> {
         let known: Vec<String> = self.request.workflows.iter().map(workflow_key).collect();
+        let (by_default, needed) = (self.request.recovery == Recovery::Auto, i16::from(self.needed));
         let (most, now) = (i32::try_from(most).unwrap_or(i32::MAX), self.request.now.map(Timestamp::as_millis));
         let parameters: &super::connect::Parameters<'_> = &[
             (&self.session, Type::INT8),
@@ -196,6 +219,8 @@ impl Claiming<'_> {
             (&most, Type::INT4),
             (&now, Type::INT8),
             (&pending_only, Type::BOOL),
+            (&by_default, Type::BOOL),
+            (&needed, Type::INT2),
         ];
         self.inner.server.write("claim", &call("candidates", parameters), parameters).await
     }
@@ -386,6 +411,7 @@ impl Taking {
         let pauses = failed && candidate.shared.as_ref().is_some_and(pause);
         self.pauses.push(pauses);
         self.stored.push(StoredTask {
+            waits_for_person: false,
             key: candidate.key.clone(),
             epoch: if task.status().is_active() { lease.unsigned_abs() } else { 0 },
             task,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use milepost_core::id::PlanId;
 use milepost_core::plan::{PlanCommand, TaskCounts, next_plan_status};
-use milepost_core::task::{Event, TaskStatus, ends_progress};
+use milepost_core::task::{Event, TaskStatus, ends_progress, lets_go};
 use milepost_core::time::Timestamp;
 use tokio::sync::oneshot;
 use tokio_postgres::Row;
@@ -44,6 +44,8 @@ pub(super) struct Waiting {
     /// None once it is on its way.
     row: Option<RowImage>,
     after: After,
+    /// A person set it going by itself.
+    lets_go: bool,
     command: Option<PlanCommand>,
     output: Vec<LogChunk>,
     books: BookChange,
@@ -94,6 +96,7 @@ impl Waiting {
             snapshot: Snapshot::due(&commit.task, commit.expected, &commit.events),
             row: Some(RowImage::of(&commit.task)),
             after: After::of(&commit),
+            lets_go: commit.holder == Holder::Operator && lets_go(&commit.events),
             books: book_changes(&commit.task, &commit.events),
             command: commit.plan,
             output: commit.output,
@@ -171,6 +174,7 @@ async fn send(inner: &Inner, batch: &mut [Waiting]) -> Result<(Row, BookColumns)
         numbers.push(commit.key.no);
         holders.push(match commit.holder {
             Holder::Lease(lease) => i64::try_from(lease).unwrap_or(0),
+            Holder::Operator if commit.lets_go => -2,
             Holder::Operator => -1,
         });
         expected.push(commit.expected as i64);

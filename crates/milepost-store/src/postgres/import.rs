@@ -1,6 +1,5 @@
 //! A plan that another store has had until now, with its history: one transaction, in steps of many tasks each.
 
-use milepost_core::plan::Recovery;
 use milepost_core::task::{PlanStatus, Record, TaskStatus};
 use milepost_core::time::Timestamp;
 use tokio_postgres::Transaction;
@@ -95,7 +94,8 @@ impl Importing<'_> {
         let digest = digest(&definition, &plan.tasks);
         let digest = digest.as_slice();
         let settings = &plan.definition.settings;
-        let (most, automatic) = (number(settings.max_concurrency), settings.recovery == Recovery::Auto);
+        let (most, automatic) = (number(settings.max_concurrency), super::submit::automatic(settings));
+        let go = i16::from(crate::going::when_moved(settings.recovery));
         let workflow = plan.definition.workflow.as_ref().map(workflow_key);
         let of = |status: &TaskStatus| tasks.iter().filter(|moved| moved.task.status() == *status).count();
         let counts: Vec<i32> = TaskStatus::ALL.iter().map(|status| i32::try_from(of(status)).unwrap_or(0)).collect();
@@ -105,7 +105,8 @@ impl Importing<'_> {
         let by = row.changed_by.as_ref().map(|by| serde_json::to_string(by).expect("two strings are JSON"));
         let created = row.created_at.as_millis();
         let (started, ended) = (row.started_at.map(Timestamp::as_millis), row.ended_at.map(Timestamp::as_millis));
-        let sql = "INSERT INTO @.plans VALUES ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
+        let sql =
+            "INSERT INTO @.plans VALUES ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
         let parameters: &[(&(dyn ToSql + Sync), Type)] = &[
             (&self.plan, Type::INT8),
             (&id, Type::TEXT),
@@ -122,6 +123,7 @@ impl Importing<'_> {
             (&started, Type::INT8),
             (&ended, Type::INT8),
             (&by, Type::TEXT),
+            (&go, Type::INT2),
         ];
         self.run(sql, parameters).await?;
         let sql = "INSERT INTO @.plan_definitions VALUES ($1, $2, $3)";

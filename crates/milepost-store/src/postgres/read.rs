@@ -23,7 +23,7 @@ pub(super) struct FoundPlan {
 }
 
 const PLANS: &str = "SELECT p.no, p.id, p.status, p.version, p.max_concurrency, p.counts, p.created_at, p.started_at, \
-    p.ended_at, p.changed_by FROM @.plans p";
+    p.ended_at, p.changed_by, p.status = 2 AND @.is_held(p.automatic, p.go) AS waits_for_person FROM @.plans p";
 
 impl Inner {
     pub(super) async fn plan_number(&self, id: &PlanId) -> Result<Option<i64>, StoreError> {
@@ -132,6 +132,7 @@ pub(super) fn plan_row(row: &Row) -> Result<PlanRow, StoreError> {
         max_concurrency: row.get::<_, i32>("max_concurrency").unsigned_abs(),
         counts,
         version: row.get::<_, i64>("version").unsigned_abs(),
+        waits_for_person: row.get("waits_for_person"),
         changed_by: by.and_then(|by| serde_json::from_str(by).ok()),
         created_at: Timestamp::from_millis(row.get("created_at")),
         started_at: time(row, "started_at"),

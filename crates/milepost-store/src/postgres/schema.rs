@@ -11,6 +11,7 @@ use super::connect::{Place, unavailable};
 const MIGRATIONS: &[&[&str]] = &[&[
     include_str!("sql/tables.sql"),
     include_str!("sql/sessions.sql"),
+    include_str!("sql/eras.sql"),
     include_str!("sql/books.sql"),
     include_str!("sql/writes.sql"),
     include_str!("sql/submits.sql"),

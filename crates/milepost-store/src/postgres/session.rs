@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use milepost_core::time::Millis;
 use tokio_postgres::types::Type;
@@ -24,12 +25,14 @@ pub(super) struct Session {
     pub(super) membership: Membership,
     /// The session's number, and the last lease given in it; none for a visitor.
     now: Mutex<Option<(i64, i64)>>,
+    /// The session that is known to have found out which era it is in.
+    settled: AtomicI64,
 }
 
 impl Session {
     /// A node takes the place of whoever had its name.
     pub(super) async fn open(server: &Server, membership: Membership) -> Result<Self, StoreError> {
-        let session = Self { membership, now: Mutex::new(None) };
+        let session = Self { membership, now: Mutex::new(None), settled: AtomicI64::new(0) };
         session.begin(server).await?;
         Ok(session)
     }
@@ -45,6 +48,14 @@ impl Session {
         let number: i64 = rows[0].get(0);
         *self.now.lock().unwrap_or_else(PoisonError::into_inner) = Some((number, number * LEASES_PER_SESSION));
         Ok(())
+    }
+
+    pub(super) fn is_settled(&self, session: i64) -> bool {
+        self.settled.load(Ordering::Acquire) == session
+    }
+
+    pub(super) fn settle(&self, session: i64) {
+        self.settled.store(session, Ordering::Release);
     }
 
     /// None for a visitor.

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use milepost_core::plan::{
-    OnTenantConflict, Plan, PlanCommand, Recovery, TaskCounts, TaskDefinition, Trigger, first_difference,
+    OnTenantConflict, Plan, PlanCommand, Recovery, Settings, TaskCounts, TaskDefinition, Trigger, first_difference,
 };
 use milepost_core::task::{Event, PlanStatus, Record, TaskStatus};
 use milepost_core::time::Timestamp;
@@ -81,6 +81,7 @@ impl Waiting {
             max_concurrency: plan.definition.settings.max_concurrency,
             counts,
             version: 1,
+            waits_for_person: false,
             changed_by: None,
             created_at: *now,
             started_at,
@@ -157,7 +158,7 @@ async fn create(inner: &Inner, batch: &[Waiting]) -> Result<Vec<Verdict>, StoreE
     let definitions: Vec<&str> = batch.iter().map(|one| one.definition.as_str()).collect();
     let digests: Vec<&[u8]> = batch.iter().map(|one| one.digest.as_slice()).collect();
     let mosts: Vec<i32> = plans.iter().map(|plan| number(plan.definition.settings.max_concurrency)).collect();
-    let autos: Vec<bool> = plans.iter().map(|plan| plan.definition.settings.recovery == Recovery::Auto).collect();
+    let autos: Vec<Option<bool>> = plans.iter().map(|plan| automatic(&plan.definition.settings)).collect();
     let workflows: Vec<Option<String>> =
         plans.iter().map(|plan| plan.definition.workflow.as_ref().map(workflow_key)).collect();
     let refuses: Vec<bool> = batch.iter().map(Waiting::refuses_busy_tenants).collect();
@@ -257,6 +258,8 @@ async fn carry_on(inner: &Inner, one: &Waiting, found: FoundPlan) -> Result<Opti
     let Submission { start, request, entries, now, .. } = &one.submission;
     let waits = matches!(found.row.status, PlanStatus::Created | PlanStatus::Ready);
     let starts = *start == Start::AtOnce && waits;
+    let automatic = one.plan().definition.settings.recovery == Some(Recovery::Auto);
+    let lets_go = starts || *start == Start::AtOnce && !automatic;
     let mut answer = Submitted { plan: found.row, created: false, replayed: false, difference: Difference::default() };
     let expected = answer.plan.version;
     if starts {
@@ -264,6 +267,8 @@ async fn carry_on(inner: &Inner, one: &Waiting, found: FoundPlan) -> Result<Opti
         answer.plan.version += 1;
         answer.plan.changed_by = None;
         answer.plan.started_at.get_or_insert(*now);
+    } else if lets_go {
+        answer.plan.version += u64::from(std::mem::take(&mut answer.plan.waits_for_person));
     } else if request.is_none() && entries.is_empty() {
         return Ok(Some(answer));
     }
@@ -271,6 +276,8 @@ async fn carry_on(inner: &Inner, one: &Waiting, found: FoundPlan) -> Result<Opti
         plan: found.no,
         expected: Some(expected),
         rules: starts.then(|| Rules::of(PlanCommand::Start)),
+        lets_go,
+        counts: false,
         by: None,
         at: *now,
         answer: request.as_ref().map(|request| KeptAnswer::new(request, &answer)),
@@ -324,6 +331,11 @@ pub(super) async fn clash(
     let rows = inner.server.read("look up tenants", sql, parameters).await?;
     let busy: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
     Ok((!busy.is_empty()).then(|| Clash::TenantsBusy { plan: definition.id.clone(), busy }))
+}
+
+/// None when the plan does not say.
+pub(super) fn automatic(settings: &Settings) -> Option<bool> {
+    settings.recovery.map(|recovery| recovery == Recovery::Auto)
 }
 
 /// The first event of a task.

@@ -1,17 +1,19 @@
 //! A task as its log makes it, and lists of tasks without their logs.
 
 use milepost_core::id::{StageName, TaskId, Tenant};
+use milepost_core::task::Task;
 use milepost_core::time::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::codec::damaged;
 use crate::error::StoreError;
+use crate::going::Going;
 use crate::model::{Page, StoredTask, TaskQuery, TaskRef, TaskRow, TasksOf};
 use crate::row::{FLAG_AWAITS_MESSAGE, FLAG_INTERRUPTED, FLAG_PAUSE_REQUESTED};
 
 use super::claim::missing_plan;
-use super::codec::{config, creation, head, plan_id, task_id, task_status, tenant, time};
+use super::codec::{config, creation, head, plan_id, plan_status, task_id, task_status, tenant, time};
 use super::fold::{Wanted, fold};
 use super::read::{one_more, page};
 use super::store::Inner;
@@ -37,7 +39,9 @@ pub(super) async fn task(inner: &Inner, id: &TaskId) -> Result<Option<StoredTask
 async fn look(inner: &Inner, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
     let sql = format!(
         "SELECT c.no, c.id, c.plan, c.tenant, c.created_at, c.body, c.crc, r.rank, r.version, r.last_event, r.status, \
-         p.revision, e.crc AS creation_crc, e.body AS creation, {STANDING} \
+         p.revision, e.crc AS creation_crc, e.body AS creation, p.status AS plan_status, \
+         CASE WHEN p.ended_at IS NULL THEN p.go ELSE 0 END AS plan_go, r.go, \
+         CASE WHEN NOT p.automatic THEN @.has_begun() END AS begun, {STANDING} \
          FROM @.task_configs c JOIN @.task_runtimes r ON r.no = c.no JOIN @.plans p ON p.no = c.plan \
          LEFT JOIN @.events e ON r.version = 1 AND e.pos = r.last_event WHERE c.id = $1"
     );
@@ -52,16 +56,26 @@ async fn look(inner: &Inner, id: &TaskId) -> Result<Option<StoredTask>, StoreErr
     let spec = config.spec(&shared, row.get("rank"));
     let wanted = Wanted { creation: creation(row, &key), key: key.clone(), spec, head };
     let folded = fold(&inner.server, vec![wanted]).await?.remove(0);
+    let (epoch, orphaned) = (row.get::<_, i64>("lease").unsigned_abs(), row.get("orphaned"));
+    let waits_for_person = (epoch == 0 || orphaned) && waits_for_person(row, &folded.task)?;
     Ok(Some(StoredTask {
         key,
         task: folded.task,
-        epoch: row.get::<_, i64>("lease").unsigned_abs(),
-        orphaned: row.get("orphaned"),
+        epoch,
+        orphaned,
+        waits_for_person,
         blocked_by: row.get("blocked_by"),
         set_aside: row.get("set_aside"),
         progress: progress(row),
         claim_events: Vec::new(),
     }))
+}
+
+fn waits_for_person(row: &Row, task: &Task) -> Result<bool, StoreError> {
+    let go = |column| u8::try_from(row.get::<_, i16>(column)).map_err(|error| damaged("a task's recovery", error));
+    let going = Going { says: task.spec().settings.recovery, plan: row.get::<_, i32>("plan_go").clamp(0, 2) as u8 };
+    let begun = row.get::<_, Option<bool>>("begun").unwrap_or(true);
+    Ok(going.holds(task, go("go")?, plan_status(row.get("plan_status"))?, begun))
 }
 
 pub(super) async fn tasks(inner: &Inner, query: &TaskQuery) -> Result<Page<TaskRow>, StoreError> {

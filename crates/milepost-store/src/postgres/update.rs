@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use milepost_core::id::TaskId;
-use milepost_core::plan::{PlanCommand, Recovery, TaskCounts, TaskDefinition, next_plan_status};
+use milepost_core::plan::{PlanCommand, TaskCounts, TaskDefinition, next_plan_status};
 use milepost_core::task::{PlanStatus, TaskStatus};
 use milepost_core::time::Timestamp;
 use tokio_postgres::types::Type;
@@ -23,7 +23,7 @@ use super::fold::{Wanted, fold};
 use super::read::FoundPlan;
 use super::requests::KeptAnswer;
 use super::store::Inner;
-use super::submit::{NewTasks, Waiting, clash, creation};
+use super::submit::{NewTasks, Waiting, automatic, clash, creation};
 
 /// Tasks that stay, in columns: what they are asked for now, and what their rows show of it.
 #[derive(Default)]
@@ -72,8 +72,11 @@ pub(super) async fn update(inner: &Inner, one: &Waiting, found: FoundPlan) -> Re
     let (next, ended) = (plan_code(row.status), row.ended_at.map(Timestamp::as_millis));
     row.max_concurrency = plan.definition.settings.max_concurrency;
     row.version += 1;
-    let starts = *start == Start::AtOnce && matches!(row.status, PlanStatus::Created | PlanStatus::Ready);
-    if starts {
+    let at_once = *start == Start::AtOnce;
+    if at_once && row.status == PlanStatus::Running {
+        row.version += u64::from(std::mem::take(&mut row.waits_for_person));
+    }
+    if at_once && matches!(row.status, PlanStatus::Created | PlanStatus::Ready) {
         row.status = PlanStatus::Running;
         row.version += 1;
         row.started_at.get_or_insert(*now);
@@ -89,7 +92,7 @@ pub(super) async fn update(inner: &Inner, one: &Waiting, found: FoundPlan) -> Re
 
     let (own, expected, at) = (inner.session.number(), before.1 as i64, now.as_millis());
     let settings = &plan.definition.settings;
-    let (most, automatic) = (number(settings.max_concurrency), settings.recovery == Recovery::Auto);
+    let (most, automatic) = (number(settings.max_concurrency), automatic(settings));
     let workflow = plan.definition.workflow.as_ref().map(workflow_key);
     let (refuses, created) = (one.refuses_busy_tenants(), creation(*now));
     let (created_body, created_crc) = (created.text, i64::from(created.crc));
@@ -108,7 +111,7 @@ pub(super) async fn update(inner: &Inner, one: &Waiting, found: FoundPlan) -> Re
         (&workflow, Type::TEXT),
         (&refuses, Type::BOOL),
         (&at, Type::INT8),
-        (&starts, Type::BOOL),
+        (&at_once, Type::BOOL),
         (&next, Type::INT2),
         (&ended, Type::INT8),
         (&codes, Type::INT4_ARRAY),

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use milepost_core::plan::{OnTaskFailure, PlanCommand, PlanDefinition};
+use milepost_core::plan::{OnTaskFailure, PlanCommand, PlanDefinition, Recovery};
 use milepost_core::task::{Claim, Command, Event, TaskStatus, decide_on};
 use milepost_core::time::Timestamp;
 
 use crate::codec::Folded;
 use crate::error::StoreError;
+use crate::going;
 use crate::model::{ClaimRequest, Claimed, StoredTask, TaskRef};
 use crate::snapshot::{SHORTEST, interval};
 
@@ -16,7 +17,7 @@ use super::answer::Answer;
 use super::books::kept;
 use super::codec::{Change, Described};
 use super::doubt::find_doubtful;
-use super::script::{ASIDE, PICK, TAKE, becomes};
+use super::script::{ASIDE, ERA, PICK, TAKE, becomes};
 use super::shared::Shared;
 
 /// Tasks taken in one round: nobody else is served while a script runs.
@@ -36,20 +37,48 @@ async fn claim_now(shared: &Shared, request: &ClaimRequest) -> Result<Claimed, S
         // A visitor runs nothing.
         return Ok(claimed);
     }
-    match claim_rounds(shared, session, request, &mut claimed).await {
+    let settled = settle_era(shared, session, request.recovery).await?;
+    match claim_rounds(shared, session, request, going::needed(settled), &mut claimed).await {
         // What was taken before is this node's, and nobody else would run it.
         Err(StoreError::Unavailable { .. }) if !claimed.tasks.is_empty() || !claimed.ended.is_empty() => {
             claimed.next_due = Some(claimed.now);
         }
         rounds => rounds?,
     }
+    if !settled {
+        claimed.look_again();
+    }
     Ok(claimed)
+}
+
+/// A node that claims for the first time finds out which era it is in; false while it cannot tell.
+async fn settle_era(shared: &Shared, session: u64, recovery: Recovery) -> Result<bool, StoreError> {
+    if shared.session.is_settled(session) {
+        return Ok(true);
+    }
+    let mut call = shared.prelude.call(&ERA, session);
+    call.arg(word(recovery));
+    match shared.answer(&ERA, &call, "find out which era it is").await?.text(0)? {
+        "settled" => shared.session.settle(session),
+        "lost" => return Err(Shared::lost("claim")),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// As the scripts know it; nothing for a plan that does not say.
+pub(super) fn word(recovery: Recovery) -> &'static str {
+    match recovery {
+        Recovery::Auto => "auto",
+        Recovery::Manual => "manual",
+    }
 }
 
 async fn claim_rounds(
     shared: &Shared,
     session: u64,
     request: &ClaimRequest,
+    needed: u8,
     claimed: &mut Claimed,
 ) -> Result<(), StoreError> {
     find_doubtful(shared, session, request, claimed).await?;
@@ -60,7 +89,7 @@ async fn claim_rounds(
         if left == 0 && request.limit > 0 {
             return Ok(());
         }
-        let round = match pick(shared, session, request, left).await? {
+        let round = match pick(shared, session, request, needed, left).await? {
             Picked::Again => continue,
             Picked::Round(round) => round,
         };
@@ -108,10 +137,17 @@ struct Round {
     now: Timestamp,
 }
 
-async fn pick(shared: &Shared, session: u64, request: &ClaimRequest, limit: usize) -> Result<Picked, StoreError> {
+async fn pick(
+    shared: &Shared,
+    session: u64,
+    request: &ClaimRequest,
+    needed: u8,
+    limit: usize,
+) -> Result<Picked, StoreError> {
     let mut call = shared.prelude.call(&PICK, session);
     call.arg(request.only.as_ref().map_or("", |plan| plan.as_str())).arg(limit);
     call.arg(request.now.map_or_else(String::new, |now| now.as_millis().to_string()));
+    call.arg(word(request.recovery)).arg(needed);
     if request.plans {
         call.arg("stages");
     }
@@ -208,6 +244,7 @@ async fn decide_one(
         key,
         epoch: if held { shared.session.new_lease(session) } else { 0 },
         orphaned: false,
+        waits_for_person: false,
         blocked_by: None,
         set_aside: None,
         progress: None,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use milepost_core::id::TaskId;
 use milepost_core::plan::{PlanCommand, next_plan_status};
-use milepost_core::task::{Event, PlanStatus};
+use milepost_core::task::{Event, PlanStatus, lets_go};
 use redis::Cmd;
 use tokio::sync::oneshot;
 
@@ -41,6 +41,8 @@ struct EncodedCommit {
     expected: u64,
     lease: LeaseChange,
     undo_asked: bool,
+    /// A person set it going by itself.
+    lets_go: bool,
     plan: Option<PlanCommand>,
     /// Its status, its hold and its plan stay as they are.
     only_moves_on: bool,
@@ -51,12 +53,13 @@ impl From<Commit> for EncodedCommit {
     fn from(commit: Commit) -> Self {
         let Commit { key, holder, expected, events, task, lease, plan, output } = commit;
         let undo_asked = events.iter().any(|record| matches!(record.event(), Event::RollbackStarted { .. }));
+        let lets_go = holder == Holder::Operator && lets_go(&events);
         let change = Change::new(&task, expected, &events, &output);
         let only_moves_on = matches!(lease, LeaseChange::Keep)
             && plan.is_none()
             && task.status().is_active()
             && events.iter().all(|record| is_of_stages(record.event()));
-        Self { key, holder, expected, lease, undo_asked, plan, only_moves_on, change }
+        Self { key, holder, expected, lease, undo_asked, lets_go, plan, only_moves_on, change }
     }
 }
 
@@ -80,7 +83,8 @@ impl EncodedCommit {
             LeaseChange::Release(Wake::At(at)) => call.arg("release").arg(at.as_millis()),
             LeaseChange::Release(Wake::Recovery) => call.arg("release").arg(""),
         };
-        call.arg(u8::from(self.undo_asked)).arg(self.plan.map(becomes).unwrap_or_default());
+        call.arg(u8::from(self.undo_asked) + 2 * u8::from(self.lets_go))
+            .arg(self.plan.map(becomes).unwrap_or_default());
         self.change.write(call);
     }
 

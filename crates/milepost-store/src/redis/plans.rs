@@ -26,6 +26,7 @@ pub(super) fn plan_row(answer: &Answer, from: usize) -> Result<(PlanRow, i64), S
         max_concurrency: u32::try_from(answer.number(from + 2)?).unwrap_or(u32::MAX),
         counts,
         version: answer.unsigned(from + 3)?,
+        waits_for_person: answer.is_set(from + 18)?,
         changed_by: serde_json::from_str::<By>(by).ok(),
         created_at: answer.time(from + 5)?,
         started_at: answer.time_if_any(from + 6)?,
@@ -124,6 +125,7 @@ pub(super) async fn change_plan(shared: &Shared, change: PlanChange) -> Result<P
     let mut call = shared.call(&CHANGE_PLAN);
     call.arg(change.plan.as_str()).arg(becomes(change.command)).arg(by);
     call.arg(change.expected.map(|version| version.to_string()).unwrap_or_default()).arg(change.now.as_millis());
+    call.arg(u8::from(change.command.lets_go())).arg(u8::from(change.command.always_counts()));
     shared.stats.count(1, 0);
     let mut answer = shared.answer(&CHANGE_PLAN, &call, "change a plan").await?;
     match answer.text(0)? {

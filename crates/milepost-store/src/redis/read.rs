@@ -8,6 +8,7 @@ use milepost_core::time::Timestamp;
 
 use crate::codec::{LogRow, damaged, number_events};
 use crate::error::StoreError;
+use crate::going::Going;
 use crate::model::{
     EventQuery, LockRow, LogChunk, LogQuery, Page, StoredEvent, StoredTask, TaskQuery, TaskRef, TaskRow, TasksOf,
 };
@@ -16,7 +17,7 @@ use crate::row::{FLAG_AWAITS_MESSAGE, FLAG_INTERRUPTED, FLAG_PAUSE_REQUESTED};
 use super::answer::Answer;
 use super::claim::fold;
 use super::codec::{Described, Image, decode_output, decode_progress, decode_rows};
-use super::commit::not_found;
+use super::commit::{not_found, plan_status};
 use super::plans::missing;
 use super::shared::Shared;
 
@@ -26,11 +27,15 @@ pub(super) async fn task(shared: &Shared, id: &TaskId) -> Result<Option<StoredTa
         return Ok(None);
     }
     let (orphaned, blocked_by, set_aside) = (answer.is_set(1)?, some(answer.text(2)?), some(answer.text(3)?));
+    let (status, begun) = (plan_status(&answer, 4)?, answer.is_set(7)?);
+    let [plan, own] = [answer.number(5)?, answer.number(6)?].map(|go| go.clamp(0, 2) as u8);
     let described = Described::read(answer.list(0)?)?;
     let (key, epoch, progress) = (described.key.clone(), described.lease, described.progress);
     let task = fold(shared, described).await?.task;
+    let going = Going { says: task.spec().settings.recovery, plan };
+    let waits_for_person = (epoch == 0 || orphaned) && going.holds(&task, own, status, begun);
     let claim_events = Vec::new();
-    Ok(Some(StoredTask { key, task, epoch, orphaned, blocked_by, set_aside, progress, claim_events }))
+    Ok(Some(StoredTask { key, task, epoch, orphaned, waits_for_person, blocked_by, set_aside, progress, claim_events }))
 }
 
 pub(super) async fn tasks(shared: &Shared, query: &TaskQuery) -> Result<Page<TaskRow>, StoreError> {

@@ -42,6 +42,7 @@ pub(super) static IMPORT: LazyLock<Script> = script!("common", "tasks", "intake"
 pub(super) static READ: LazyLock<Script> = script!("common", "tasks", "describe", "read");
 pub(super) static JOIN: LazyLock<Script> = script!("common", "tasks", "sessions", "join");
 pub(super) static BEAT: LazyLock<Script> = script!("common", "tasks", "sessions", "intake", "beat");
+pub(super) static ERA: LazyLock<Script> = script!("common", "tasks", "era");
 pub(super) static LEAVE: LazyLock<Script> = script!("common", "tasks", "sessions", "leave");
 pub(super) static LETTERS: LazyLock<Script> = script!("common", "tasks", "sessions", "letters");
 pub(super) static LOOK: LazyLock<Script> = script!("common", "tasks", "sessions", "look");

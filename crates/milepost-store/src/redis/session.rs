@@ -11,6 +11,8 @@ pub(super) struct Session {
     number: AtomicU64,
     leases: AtomicU64,
     claims: AtomicU64,
+    /// The session that is known to have found out which era it is in.
+    settled: AtomicU64,
 }
 
 impl Session {
@@ -20,6 +22,14 @@ impl Session {
 
     pub(super) fn begin(&self, number: u64) {
         self.number.store(number, Ordering::Release);
+    }
+
+    pub(super) fn is_settled(&self, session: u64) -> bool {
+        self.settled.load(Ordering::Acquire) == session
+    }
+
+    pub(super) fn settle(&self, session: u64) {
+        self.settled.store(session, Ordering::Release);
     }
 
     /// A lease of the session that the caller has seen; every claim gets a new one.

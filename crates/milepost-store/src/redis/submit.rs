@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use milepost_core::id::PlanId;
-use milepost_core::plan::{
-    OnTenantConflict, Plan, PlanDefinition, Recovery, TaskDefinition, Trigger, first_difference,
-};
+use milepost_core::plan::{OnTenantConflict, Plan, PlanDefinition, TaskDefinition, Trigger, first_difference};
 use milepost_core::time::Timestamp;
 use redis::Cmd;
 
@@ -18,7 +16,7 @@ use crate::row::FLAG_AWAITS_MESSAGE;
 
 use super::answer::Answer;
 use super::books::{Lines, kept};
-use super::claim::kind;
+use super::claim::{kind, word};
 use super::codec::Image;
 use super::plans::{plan_row, stored};
 use super::script::SUBMIT;
@@ -70,7 +68,7 @@ impl Encoded {
 /// The six arguments that define a plan.
 pub(super) fn write_plan(call: &mut Cmd, plan: &Plan, definition: &str, digest: &str) {
     let settings = &plan.definition.settings;
-    let recovery = if settings.recovery == Recovery::Auto { "auto" } else { "manual" };
+    let recovery = settings.recovery.map_or("", word);
     let ids: Vec<&str> = plan.tasks.iter().map(|task| task.id.as_str()).collect();
     let ids = serde_json::to_string(&ids).expect("a list of names is JSON");
     call.arg(digest).arg(definition).arg(settings.max_concurrency).arg(recovery).arg(kind(&plan.definition)).arg(ids);

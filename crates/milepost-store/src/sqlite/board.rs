@@ -13,6 +13,7 @@ use rusqlite::types::ValueRef;
 
 use crate::codec::SharedPlan;
 use crate::error::StoreError;
+use crate::going::{self, Going};
 use crate::row::{FLAG_AWAITS_MESSAGE, RowImage};
 
 use super::codec::{decode_definition, plan_status, task_status, tenant, time, unavailable};
@@ -59,12 +60,17 @@ pub(super) struct OpenPlan {
     pub(super) shared: SharedPlan,
     pub(super) status: PlanStatus,
     pub(super) version: u64,
+    /// Which eras it is set going for.
+    pub(super) go: u8,
     pub(super) counts: TaskCounts,
     /// Nothing of it is left to run, or nothing was when it ended.
     pub(super) ended: bool,
     /// False once a search found no ready task, until something makes one.
     pub(super) may_have_ready: bool,
 }
+
+/// The epoch of the last owner that has claimed.
+pub(super) const SETTLED: &str = "SELECT value FROM meta WHERE key = 'settled'";
 
 /// When, which task, of which plan, in which state.
 pub(super) type Parked = (Timestamp, i64, i64, TaskStatus);
@@ -93,6 +99,8 @@ pub(super) type Place = (i64, i64, i64);
 #[derive(Debug, Default)]
 pub(super) struct Board {
     pub(super) epoch: u64,
+    /// This owner has claimed, so its era has begun.
+    pub(super) settled: bool,
     pub(super) plans: BTreeMap<i64, OpenPlan>,
     pub(super) plan_numbers: HashMap<PlanId, i64>,
     /// Running plans that may have a ready task.
@@ -143,12 +151,12 @@ impl Board {
             return Ok(());
         }
         let row = plan_columns(connection, no).map_err(unavailable("read a plan"))?;
-        let (definition, digest, status, version, first, last, ended) = row;
+        let (definition, digest, status, version, first, last, ended, go) = row;
         let definition = decode_definition(no, &definition, &digest)?;
         let counts = count_tasks(connection, no, first, last).map_err(unavailable("count a plan's tasks"))?;
         self.plan_numbers.insert(definition.id.clone(), no);
         let shared = SharedPlan::new(definition);
-        self.plans.insert(no, OpenPlan { shared, status, version, counts, ended, may_have_ready: true });
+        self.plans.insert(no, OpenPlan { shared, status, version, go, counts, ended, may_have_ready: true });
         self.offer(no);
         self.recount(no);
         Ok(())
@@ -166,6 +174,7 @@ impl Board {
     fn load_numbers(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let number = |sql| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
         self.epoch = number("SELECT value FROM meta WHERE key = 'epoch'")?.unsigned_abs();
+        self.settled = number(SETTLED)?.unsigned_abs() == self.epoch;
         self.last_lease = self.epoch * LEASES_PER_EPOCH;
         self.next_task = number("SELECT coalesce(max(no), 0) + 1 FROM task_configs")?;
         self.next_plan = number("SELECT coalesce(max(no), 0) + 1 FROM plans")?;
@@ -242,6 +251,17 @@ impl Board {
     fn active(&self, plan: i64) -> u64 {
         let waiting = self.slotless.get(&plan).map_or(0, |tasks| tasks.len() as u64);
         self.plans.get(&plan).map_or(0, |open| open.counts.running + open.counts.rolling_back - waiting)
+    }
+
+    /// What the plan is to claims; one that is not in memory has nothing to start.
+    pub(super) fn going(&self, plan: i64) -> Going {
+        match self.plans.get(&plan) {
+            Some(open) => {
+                let go = if open.ended { going::HELD } else { open.go };
+                Going { says: open.shared.settings.recovery, plan: go }
+            }
+            None => Going { says: None, plan: going::HELD },
+        }
     }
 
     pub(super) fn free_slots(&self, plan: i64) -> u64 {
@@ -325,10 +345,10 @@ pub(super) fn open_plans(connection: &Connection) -> rusqlite::Result<Vec<i64>> 
     connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
 }
 
-type PlanColumns = (String, Vec<u8>, PlanStatus, u64, i64, i64, bool);
+type PlanColumns = (String, Vec<u8>, PlanStatus, u64, i64, i64, bool, u8);
 
 fn plan_columns(connection: &Connection, no: i64) -> rusqlite::Result<PlanColumns> {
-    let sql = "SELECT definition, digest, status, version, first_task, last_task, ended_at IS NOT NULL FROM plans WHERE no = ?1";
+    let sql = "SELECT definition, digest, status, version, first_task, last_task, ended_at IS NOT NULL, go FROM plans WHERE no = ?1";
     connection.prepare_cached(sql)?.query_row([no], |row| {
         Ok((
             row.get(0)?,
@@ -338,6 +358,7 @@ fn plan_columns(connection: &Connection, no: i64) -> rusqlite::Result<PlanColumn
             row.get(4)?,
             row.get(5)?,
             row.get(6)?,
+            row.get(7)?,
         ))
     })
 }

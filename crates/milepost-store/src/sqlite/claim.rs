@@ -12,6 +12,7 @@ use crate::books::book_changes;
 use crate::clock::wall_clock;
 use crate::codec::{Folded, encode_events};
 use crate::error::StoreError;
+use crate::going;
 use crate::model::{ClaimRequest, Claimed, StoredTask, TaskRef};
 use crate::row::RowImage;
 use crate::snapshot::{SHORTEST, Snapshot, interval};
@@ -27,6 +28,7 @@ pub(super) const TASK: &str = "SELECT c.no, c.id, c.plan, c.tenant, c.created_at
 
 impl Writer {
     pub(super) fn claim(&mut self, request: ClaimRequest) -> Performed<Claimed> {
+        self.settle_era(request.recovery)?;
         let only = match &request.only {
             None => None,
             Some(id) => match self.board.plan_numbers.get(id) {
@@ -60,10 +62,17 @@ impl Writer {
         Ok(())
     }
 
-    fn may_wake(&self, (_, _, plan, status): &Parked, only: Option<i64>, request: &ClaimRequest) -> bool {
+    fn may_wake(&self, (_, no, plan, status): &Parked, only: Option<i64>, request: &ClaimRequest) -> bool {
         only.is_none_or(|only| only == *plan)
             && (*status == TaskStatus::RollingBack || self.plan_runs(*plan))
             && self.is_known(*plan, request)
+            && (only.is_some() || self.may_go_on(*no, *plan, request))
+    }
+
+    /// The task's own number is looked up only where its plan's is not enough; one that cannot be read is left alone.
+    fn may_go_on(&self, no: i64, plan: i64, request: &ClaimRequest) -> bool {
+        let may = |own| self.board.going(plan).may_start(request.recovery, own, going::GOING);
+        may(going::HELD) || self.own_go(no).is_ok_and(may)
     }
 
     /// A plan that is not in memory is no workflow's: those are open for as long as anything of them can be claimed.
@@ -82,7 +91,7 @@ impl Writer {
             for (plan, tasks) in orphans {
                 let allowed = match (only, self.board.plans.get(plan)) {
                     (Some(only), _) => only == *plan,
-                    (None, Some(open)) => open.shared.settings.recovery == Recovery::Auto,
+                    (None, Some(open)) => open.shared.settings.recovery_or(request.recovery) == Recovery::Auto,
                     (None, None) => false,
                 };
                 if allowed && (any_status || self.plan_runs(*plan)) && self.is_known(*plan, request) {
@@ -113,6 +122,15 @@ impl Writer {
             }
             from = plan + 1;
             if !self.is_known(plan, request) {
+                continue;
+            }
+            if only.is_none() && !self.board.going(plan).may_start(request.recovery, going::HELD, going::GOING) {
+                let room = (request.limit - count(claimed)).min(self.board.free_slots(plan) as usize);
+                for no in self.let_go(plan, room)? {
+                    if self.plan_runs(plan) {
+                        self.take_on(no, request, claimed)?;
+                    }
+                }
                 continue;
             }
             // A task that failed in being claimed may have paused it.
@@ -207,7 +225,7 @@ impl Writer {
         let row = RowImage::of(&decision.task);
         let held = decision.task.status().is_active();
         let number = if held { self.board.new_lease() } else { 0 };
-        let standing = Standing { lease: number, wake_at: None, asked: false };
+        let standing = Standing { lease: number, wake_at: None, asked: false, go: None };
         self.transition(no, position, &row, standing, true)?;
         self.board.adopt(plan, no);
         self.board.moved(plan, Some(head.status), Some(decision.task.status()));
@@ -220,6 +238,7 @@ impl Writer {
             key,
             epoch: number,
             orphaned: false,
+            waits_for_person: false,
             blocked_by: None,
             set_aside: None,
             progress: None,

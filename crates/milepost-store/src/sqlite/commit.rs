@@ -2,12 +2,13 @@
 
 use milepost_core::id::Tenant;
 use milepost_core::plan::{PlanCommand, next_plan_status};
-use milepost_core::task::{By, PlanStatus, TaskStatus, ends_progress};
+use milepost_core::task::{By, PlanStatus, TaskStatus, ends_progress, lets_go};
 use milepost_core::time::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
 use crate::books::{BookChange, book_changes};
 use crate::error::StoreError;
+use crate::going;
 use crate::model::{Commit, Committed, Holder, LeaseChange, LogChunk, Note, Position, TaskRef, Wake};
 
 use super::board::{Lease, Place, Queue};
@@ -28,7 +29,7 @@ pub(super) const ADVANCE: &str = "UPDATE task_runtimes SET version = ?2, last_ev
 
 const TRANSITION: &str = "UPDATE task_runtimes SET version = ?2, last_event = ?3, done = ?4, stage = ?5, attempt = ?6, \
     due_at = ?7, flags = ?8, reason = ?9, updated_at = ?10, progress = CASE WHEN ?18 THEN NULL ELSE progress END, status = ?11, queue = ?12, \
-    lease = ?13, wake_at = ?14, started_at = ?15, ended_at = ?16, total = ?17 WHERE no = ?1";
+    lease = ?13, wake_at = ?14, started_at = ?15, ended_at = ?16, total = ?17, go = coalesce(?19, go) WHERE no = ?1";
 
 /// A commit with its events in the form the table holds; encoded by the caller, so that the writer only writes.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub(super) struct EncodedCommit {
     snapshot: Option<Snapshot>,
     row: RowImage,
     clears_progress: bool,
+    /// A person set it going by itself.
+    lets_go: bool,
     lease: LeaseChange,
     plan: Option<PlanCommand>,
     output: Vec<LogChunk>,
@@ -58,6 +61,7 @@ impl From<Commit> for EncodedCommit {
             snapshot: Snapshot::due(&commit.task, commit.expected, &commit.events),
             row: RowImage::of(&commit.task),
             clears_progress: ends_progress(commit.task.status(), &commit.events),
+            lets_go: commit.holder == Holder::Operator && lets_go(&commit.events),
             lease: commit.lease,
             plan: commit.plan,
             output: commit.output,
@@ -72,6 +76,8 @@ pub(super) struct Standing {
     pub(super) wake_at: Option<Timestamp>,
     /// It is to be rolled back, and nobody has begun.
     pub(super) asked: bool,
+    /// Which eras it is set going for by itself; none leaves that as it is.
+    pub(super) go: Option<u8>,
 }
 
 impl Writer {
@@ -106,7 +112,8 @@ impl Writer {
             let held = self.board.leases.get_mut(&no).expect("a lease that is kept is held");
             (held.version, held.last_event) = (commit.row.version, position);
         } else {
-            let standing = standing_after(&commit, &lease, keeps);
+            let go = commit.lets_go.then(|| going::go(self.board.settled));
+            let standing = Standing { go, ..standing_after(&commit, &lease, keeps) };
             self.transition(no, position, &commit.row, standing, commit.clears_progress)?;
             self.settle_lease(&lease, no, position, &commit.row, standing)?;
         }
@@ -222,6 +229,7 @@ impl Writer {
             row.ended_at,
             row.total,
             clears_progress,
+            standing.go,
         ])?;
         Ok(())
     }
@@ -377,7 +385,7 @@ impl Writer {
             .prepare_cached(
                 "UPDATE plans SET status = ?2, version = ?3, started_at = coalesce(started_at, ?4), \
                  ended_at = CASE WHEN status = ?2 THEN coalesce(ended_at, ?5) ELSE ?5 END, \
-                 changed_by = CASE WHEN status = ?2 THEN changed_by ELSE ?6 END WHERE no = ?1",
+                 changed_by = CASE WHEN status = ?2 THEN coalesce(?6, changed_by) ELSE ?6 END WHERE no = ?1",
             )?
             .execute(params![no, status.code(), plan.version as i64, started, ended, text])?;
         self.board.offer(no);
@@ -416,5 +424,5 @@ fn standing_after(commit: &EncodedCommit, before: &Lease, keeps: bool) -> Standi
         LeaseChange::Keep if asked => Some(Timestamp::from_millis(commit.row.updated_at)),
         LeaseChange::Release(_) | LeaseChange::Keep => None,
     };
-    Standing { lease: if keeps { before.number } else { 0 }, wake_at, asked }
+    Standing { lease: if keeps { before.number } else { 0 }, wake_at, asked, go: None }
 }

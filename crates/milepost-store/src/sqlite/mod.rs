@@ -10,6 +10,7 @@ mod claim;
 mod codec;
 mod commit;
 mod counts;
+mod eras;
 mod log;
 mod mend;
 mod moved;

@@ -9,6 +9,7 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::codec::{SharedPlan, digest, encode_config, encode_events};
 use crate::error::Clash;
+use crate::going;
 use crate::model::{LockRow, TaskRef, Wake};
 use crate::moved::{MovedPlan, MovedTask};
 use crate::row::RowImage;
@@ -51,7 +52,7 @@ impl Writer {
         self.connection
             .prepare_cached(
                 "INSERT INTO plans (no, id, status, version, definition, digest, first_task, last_task, created_at, \
-                 started_at, ended_at, changed_by) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                 started_at, ended_at, changed_by, go) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
             )?
             .execute(params![
                 no,
@@ -66,6 +67,7 @@ impl Writer {
                 row.started_at.map(Timestamp::as_millis),
                 row.ended_at.map(Timestamp::as_millis),
                 by,
+                going::when_moved(plan.definition.settings.recovery),
             ])?;
         if row.ended_at.is_some() && row.counts.open() == 0 {
             self.board.forget_plan(no);
@@ -98,6 +100,7 @@ impl Writer {
             shared: SharedPlan::new(moved.plan.definition.clone()),
             status: moved.row.status,
             version: moved.row.version,
+            go: going::when_moved(moved.plan.definition.settings.recovery),
             counts: moved.row.counts,
             ended: moved.row.ended_at.is_some(),
             may_have_ready: true,
@@ -172,5 +175,5 @@ fn standing(moved: &MovedTask) -> Standing {
         Wake::At(_) | Wake::Recovery => None,
     };
     let lease = if moved.is_orphan() { LEASE_OF_OLD } else { 0 };
-    Standing { lease, wake_at, asked: moved.is_asked() }
+    Standing { lease, wake_at, asked: moved.is_asked(), go: None }
 }

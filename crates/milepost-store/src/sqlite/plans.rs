@@ -32,12 +32,16 @@ impl Writer {
         if let Some(expected) = change.expected.filter(|expected| *expected != plan.version) {
             return Ok(Err(StoreError::PlanConflict { plan: change.plan, expected, found: plan.version }));
         }
-        match next_plan_status(change.plan.as_str(), plan.status, &plan.counts, change.command) {
+        let before = plan.status;
+        let status = match next_plan_status(change.plan.as_str(), before, &plan.counts, change.command) {
             Err(rejection) => return Ok(Err(rejection.into())),
-            Ok(status) if status == plan.status => {}
-            Ok(status) => self.write_plan(no, status, Some(&change.by), change.now)?,
+            Ok(status) => status,
+        };
+        let was_held = change.command.lets_go() && self.set_going(no)?;
+        if status != before || was_held || change.command.always_counts() {
+            self.write_plan(no, status, Some(&change.by), change.now)?;
         }
-        Ok(Ok(read_plan(&self.connection, no, self.board.plans[&no].counts)?))
+        Ok(Ok(read_plan(&self.connection, no, self.board.plans[&no].counts, self.board.settled)?))
     }
 
     pub(super) fn plan_number(&self, id: &PlanId) -> rusqlite::Result<Option<i64>> {

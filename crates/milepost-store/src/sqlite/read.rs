@@ -1,13 +1,14 @@
 //! Questions, answered from a snapshot of the file; they never wait for the writer, nor it for them.
 
 use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
-use milepost_core::plan::{Plan, TaskCounts};
-use milepost_core::task::TaskStatus;
+use milepost_core::plan::{Plan, Recovery, TaskCounts};
+use milepost_core::task::{PlanStatus, Task, TaskStatus};
 use milepost_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Deserialize;
 
 use crate::error::StoreError;
+use crate::going::{self, Going};
 use crate::model::{
     EventQuery, LockRow, LogChunk, LogQuery, Page, PlanQuery, PlanRow, StoredEvent, StoredTask, TaskQuery, TaskRef,
     TaskRow, TasksOf,
@@ -16,7 +17,7 @@ use crate::model::{
 use crate::codec::number_events;
 use crate::row::{FLAG_AWAITS_MESSAGE, FLAG_INTERRUPTED, FLAG_PAUSE_REQUESTED};
 
-use super::board::{LEASES_PER_EPOCH, Queue, count_tasks};
+use super::board::{LEASES_PER_EPOCH, Queue, SETTLED, count_tasks};
 use super::claim::TASK;
 use super::codec::{
     decode_definition, fold, name, plan_id, plan_status, read_config, read_head, task_status, tenant, time, unavailable,
@@ -28,7 +29,7 @@ use super::shared::SharedPlans;
 macro_rules! select_plans {
     ($which:literal) => {
         concat!(
-            "SELECT id, status, version, definition, first_task, last_task, created_at, started_at, ended_at, changed_by, no \
+            "SELECT id, status, version, definition, first_task, last_task, created_at, started_at, ended_at, changed_by, no, go \
              FROM plans ",
             $which
         )
@@ -36,26 +37,36 @@ macro_rules! select_plans {
 }
 
 /// A plan's row, with counts that the writer knows.
-pub(super) fn read_plan(connection: &Connection, no: i64, counts: TaskCounts) -> rusqlite::Result<PlanRow> {
-    connection.prepare_cached(select_plans!("WHERE no = ?1"))?.query_row([no], |row| plan_row(row, counts))
+pub(super) fn read_plan(
+    connection: &Connection,
+    no: i64,
+    counts: TaskCounts,
+    begun: bool,
+) -> rusqlite::Result<PlanRow> {
+    connection.prepare_cached(select_plans!("WHERE no = ?1"))?.query_row([no], |row| plan_row(row, counts, begun))
 }
 
-/// The one thing in a plan's definition that its row shows; what else is there is passed over.
+/// The things in a plan's definition that its row shows; what else is there is passed over.
 #[derive(Deserialize, Default)]
 struct Shown {
     #[serde(default)]
     max_concurrency: u32,
+    #[serde(default)]
+    recovery: Option<Recovery>,
 }
 
-fn plan_row(row: &Row<'_>, counts: TaskCounts) -> rusqlite::Result<PlanRow> {
+fn plan_row(row: &Row<'_>, counts: TaskCounts, begun: bool) -> rusqlite::Result<PlanRow> {
     let shown: Shown = serde_json::from_str(row.get_ref(3)?.as_str()?).unwrap_or_default();
     let by: Option<String> = row.get(9)?;
+    let status = plan_status(row, 1)?;
+    let going = Going { says: shown.recovery, plan: row.get(11)? };
     Ok(PlanRow {
         id: plan_id(row, 0)?,
-        status: plan_status(row, 1)?,
+        status,
         max_concurrency: shown.max_concurrency,
         counts,
         version: row.get::<_, i64>(2)?.unsigned_abs(),
+        waits_for_person: status == PlanStatus::Running && going.is_held(going::HELD, begun),
         changed_by: by.and_then(|by| serde_json::from_str(&by).ok()),
         created_at: Timestamp::from_millis(row.get(6)?),
         started_at: time(row, 7)?,
@@ -117,7 +128,7 @@ impl Reader<'_> {
                 None if (last - first).unsigned_abs() >= most => return Ok(Glance::TooMuch),
                 None => count_tasks(self.connection, row.get(10)?, first, last)?,
             };
-            Ok(Glance::Saw(Some(plan_row(row, counts)?)))
+            Ok(Glance::Saw(Some(plan_row(row, counts, self.has_begun()?)?)))
         };
         read().map_err(unavailable("read a plan"))
     }
@@ -133,6 +144,7 @@ impl Reader<'_> {
 
     pub(super) fn plans(&self, query: &PlanQuery) -> Result<Page<PlanRow>, StoreError> {
         let read = || {
+            let begun = self.has_begun()?;
             let mut statement = self.connection.prepare_cached(if query.open_only {
                 select_plans!("WHERE no < ?1 AND ended_at IS NULL ORDER BY no DESC LIMIT ?2")
             } else {
@@ -145,7 +157,7 @@ impl Reader<'_> {
                         Some(counts) => counts,
                         None => count_tasks(self.connection, no, row.get(4)?, row.get(5)?)?,
                     };
-                    Ok((no, plan_row(row, counts)?))
+                    Ok((no, plan_row(row, counts, begun)?))
                 })?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
@@ -176,9 +188,44 @@ impl Reader<'_> {
         let progress = self.progress(no).map_err(unavailable("read progress"))?;
         let orphaned = head.status.is_active() && lease != 0 && !self.is_live(lease)?;
         let set_aside = self.set_aside(no).map_err(unavailable("read a task"))?;
-        let claim_events = Vec::new();
-        let stored = StoredTask { key, task, epoch: lease, orphaned, blocked_by, set_aside, progress, claim_events };
+        let unheld = lease == 0 || orphaned;
+        let waits_for_person = unheld && self.waits_for_person(&task, no).map_err(unavailable("read a task"))?;
+        let stored = StoredTask {
+            key,
+            task,
+            epoch: lease,
+            orphaned,
+            waits_for_person,
+            blocked_by,
+            set_aside,
+            progress,
+            claim_events: Vec::new(),
+        };
         Ok(Glance::Saw(Some(stored)))
+    }
+
+    /// Whether an owner that is there has claimed, and so begun an era.
+    fn has_begun(&self) -> rusqlite::Result<bool> {
+        let settled = self.connection.prepare_cached(SETTLED)?.query_row([], |row| row.get::<_, i64>(0))?;
+        let epoch = match self.live_epoch {
+            Some(epoch) => epoch,
+            None => self.epoch()?,
+        };
+        Ok(settled.unsigned_abs() == epoch && epoch != 0)
+    }
+
+    fn waits_for_person(&self, task: &Task, no: i64) -> rusqlite::Result<bool> {
+        let says = task.spec().settings.recovery;
+        if says == Some(Recovery::Auto) {
+            return Ok(false);
+        }
+        let sql = "SELECT p.status, CASE WHEN p.ended_at IS NULL THEN p.go ELSE 0 END, r.go \
+                   FROM task_runtimes r JOIN plans p ON p.no = r.plan WHERE r.no = ?1";
+        let begun = self.has_begun()?;
+        self.connection.prepare_cached(sql)?.query_row([no], |row| {
+            let going = Going { says, plan: row.get(1)? };
+            Ok(going.holds(task, row.get(2)?, plan_status(row, 0)?, begun))
+        })
     }
 
     fn progress(&self, no: i64) -> rusqlite::Result<Option<(u64, u64)>> {
@@ -286,13 +333,17 @@ impl Reader<'_> {
     fn is_live(&self, lease: u64) -> Result<bool, StoreError> {
         match self.live_epoch {
             Some(epoch) => Ok(lease / LEASES_PER_EPOCH == epoch),
-            None => self
-                .connection
-                .prepare_cached("SELECT value FROM meta WHERE key = 'epoch'")
-                .and_then(|mut statement| statement.query_row([], |row| row.get::<_, i64>(0)))
-                .map(|epoch| lease / LEASES_PER_EPOCH == epoch.unsigned_abs())
-                .map_err(unavailable("read the store's epoch")),
+            None => {
+                let epoch = self.epoch().map_err(unavailable("read the store's epoch"))?;
+                Ok(lease / LEASES_PER_EPOCH == epoch)
+            }
         }
+    }
+
+    /// Of the newest owner.
+    fn epoch(&self) -> rusqlite::Result<u64> {
+        let mut statement = self.connection.prepare_cached("SELECT value FROM meta WHERE key = 'epoch'")?;
+        statement.query_row([], |row| row.get::<_, i64>(0).map(i64::unsigned_abs))
     }
 
     pub(super) fn events(&self, query: &EventQuery) -> Result<Vec<StoredEvent>, StoreError> {

@@ -151,6 +151,14 @@ CREATE INDEX entries_until ON entries (book, until) WHERE until IS NOT NULL;
 UPDATE task_runtimes SET queue = 6, flags = flags | 4 WHERE queue IN (0, 1)
     AND plan IN (SELECT no FROM plans WHERE json_extract(definition, '$.trigger') = 'message');
 ",
+    r"
+-- Which eras a plan, or a task by itself, is set going for, where recovery is manual: 0 none, 1 this one, 2 also the next.
+-- In `meta`, `settled` is the epoch of the last owner that has claimed, and so begun an era.
+ALTER TABLE plans ADD COLUMN go INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE task_runtimes ADD COLUMN go INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX task_runtimes_go ON task_runtimes (plan, queue, rank, no) WHERE go > 0;
+INSERT INTO meta VALUES ('settled', 0);
+",
 ];
 
 /// How long is waited for a file that another program has locked.

@@ -13,6 +13,7 @@ use rusqlite::{OptionalExtension, params};
 use crate::books::BookChange;
 use crate::codec::{SharedPlan, digest, encode_config, encode_events};
 use crate::error::{Clash, StoreError};
+use crate::going;
 use crate::model::{Difference, PlanRow, Resubmit, Start, Submission, Submitted};
 use crate::row::{FLAG_AWAITS_MESSAGE, RowImage};
 
@@ -92,13 +93,14 @@ impl Writer {
         let first = self.board.next_task;
         let status = if *start == Start::AtOnce { PlanStatus::Running } else { PlanStatus::Ready };
         let started_at = (*start == Start::AtOnce).then_some(*now);
+        let go = if *start == Start::AtOnce { going::go(self.board.settled) } else { going::HELD };
         let mut counts = TaskCounts::default();
         counts.add(TaskStatus::Pending, plan.tasks.len() as u64);
         let shared = SharedPlan::new(plan.definition.clone());
         self.board.plan_numbers.insert(id.clone(), no);
         self.board
             .plans
-            .insert(no, OpenPlan { shared, status, version: 1, counts, ended: false, may_have_ready: true });
+            .insert(no, OpenPlan { shared, status, version: 1, go, counts, ended: false, may_have_ready: true });
         self.board.next_plan += 1;
         self.board.offer(no);
         self.board.recount(no);
@@ -106,8 +108,8 @@ impl Writer {
         self.insert_tasks(no, &plan.definition, &plan.tasks, *now)?;
         self.connection
             .prepare_cached(
-                "INSERT INTO plans (no, id, status, version, definition, digest, first_task, last_task, created_at, started_at) \
-                 VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?8, ?9)",
+                "INSERT INTO plans (no, id, status, version, definition, digest, first_task, last_task, created_at, started_at, go) \
+                 VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?
             .execute(params![
                 no,
@@ -119,6 +121,7 @@ impl Writer {
                 self.board.next_task - 1,
                 now.as_millis(),
                 started_at.map(Timestamp::as_millis),
+                go,
             ])?;
         let row = PlanRow {
             id: id.clone(),
@@ -126,6 +129,7 @@ impl Writer {
             max_concurrency: plan.definition.settings.max_concurrency,
             counts,
             version: 1,
+            waits_for_person: false,
             changed_by: None,
             created_at: *now,
             started_at,
@@ -139,10 +143,13 @@ impl Writer {
         if let Err(error) = self.board.open_plan(&self.connection, no) {
             return Ok(Err(error));
         }
-        if submission.start == Start::AtOnce && self.board.plans[&no].status == PlanStatus::Ready {
-            self.write_plan(no, PlanStatus::Running, None, submission.now)?;
+        if submission.start == Start::AtOnce {
+            let was_held = self.set_going(no)?;
+            if was_held || self.board.plans[&no].status == PlanStatus::Ready {
+                self.write_plan(no, PlanStatus::Running, None, submission.now)?;
+            }
         }
-        let plan = read_plan(&self.connection, no, self.board.plans[&no].counts)?;
+        let plan = read_plan(&self.connection, no, self.board.plans[&no].counts, self.board.settled)?;
         if plan.ended_at.is_some() && self.board.plans[&no].counts.open() == 0 {
             self.board.forget_plan(no);
         }

@@ -58,7 +58,7 @@ pub(crate) fn plan(id: &str, tasks: &[(&str, Option<&str>)]) -> Plan {
 }
 
 pub(crate) fn manual(mut plan: Plan) -> Plan {
-    plan.definition.settings.recovery = Recovery::Manual;
+    plan.definition.settings.recovery = Some(Recovery::Manual);
     plan
 }
 
@@ -128,6 +128,7 @@ pub(crate) async fn try_claim(store: &RedisStore, limit: usize) -> Result<Vec<St
         only: None,
         plans: true,
         workflows: Arc::default(),
+        recovery: Default::default(),
         limit,
         now: Some(now()),
     };

@@ -71,8 +71,15 @@ pub(crate) async fn submit(store: &MysqlStore, plan: Plan) {
 }
 
 pub(crate) async fn claim(store: &MysqlStore, node: &str, limit: usize) -> Result<Claimed, StoreError> {
-    let request =
-        ClaimRequest { node: node.into(), only: None, plans: true, workflows: Arc::default(), limit, now: Some(now()) };
+    let request = ClaimRequest {
+        node: node.into(),
+        only: None,
+        plans: true,
+        workflows: Arc::default(),
+        recovery: Default::default(),
+        limit,
+        now: Some(now()),
+    };
     store.claim(request).await
 }
 

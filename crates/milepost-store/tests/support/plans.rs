@@ -71,7 +71,17 @@ pub(crate) async fn submit(store: &dyn Store, plan: Plan) {
 
 pub(crate) async fn claim(store: &dyn Store, node: &str, limit: usize) -> Result<Claimed, StoreError> {
     let (node, workflows) = (node.into(), Arc::default());
-    store.claim(ClaimRequest { node, only: None, plans: true, workflows, limit, now: Some(NOW) }).await
+    store
+        .claim(ClaimRequest {
+            node,
+            only: None,
+            plans: true,
+            workflows,
+            recovery: Default::default(),
+            limit,
+            now: Some(NOW),
+        })
+        .await
 }
 
 /// What the end of a stage makes of a task, under the lease it is held by.

@@ -49,6 +49,7 @@ impl Cluster {
             node: name.into(),
             only: None,
             plans: true,
+            recovery: Default::default(),
             workflows: Vec::new().into(),
             limit: 100,
             now: None,

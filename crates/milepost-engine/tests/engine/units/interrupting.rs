@@ -28,7 +28,10 @@ async fn a_pause_of_a_task_a_tenant_or_a_plan_ends_an_interruptible_attempt_at_o
         assert_eq!(node.seen("t").await.1, 46.6, "one stage of three, and 40 % of the next");
         let log = node.log("t").await;
         assert_eq!(log[log.len() - 3..], ["TASK_INTERRUPTED", "PAUSE_REQUESTED", "TASK_PAUSED"]);
-        let why = explain(&**node.engine.store(), &task_id("t"), world.clock.now()).await.unwrap().unwrap();
+        let why = explain(&**node.engine.store(), &task_id("t"), world.clock.now(), Default::default())
+            .await
+            .unwrap()
+            .unwrap();
         assert!(why.message.starts_with("it was paused by tester"), "{}", why.message);
         assert_eq!(node.engine.store().locks().await.unwrap().len(), 1, "it keeps its tenant");
         node.idle().await;

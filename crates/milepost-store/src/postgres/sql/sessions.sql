@@ -142,7 +142,7 @@ BEGIN
     PERFORM @.reap(own);
     -- A tenant stays closed for as long as somebody may go on with its task by himself.
     UPDATE @.locks l SET expires_at = at + lock_ms FROM @.task_runtimes r JOIN @.plans p ON p.no = r.plan
-    WHERE l.expires_at < at + lock_ms * 2 / 3 AND r.no = l.task AND (r.queue IS DISTINCT FROM 7 OR p.automatic);
+    WHERE l.expires_at < at + lock_ms * 2 / 3 AND r.no = l.task AND (r.queue IS DISTINCT FROM 7 OR p.automatic IS NOT FALSE);
     DELETE FROM @.letters WHERE posted_at < at - 3600000;
     DELETE FROM @.nodes n WHERE n.ended AND n.seen_at < at - 3600000;
     state := 0;

@@ -19,7 +19,7 @@ CREATE TABLE @.plans (
     version         bigint NOT NULL,
     revision        integer NOT NULL,       -- of the definition
     max_concurrency integer NOT NULL,
-    automatic       boolean NOT NULL,       -- recovery: auto
+    automatic       boolean,                -- recovery: auto; null when the plan does not say
     workflow        text COLLATE "C",       -- name@version; null for a plan of stages
     counts          integer[] NOT NULL,     -- of its tasks, by status
     slots           integer NOT NULL,       -- how many of its tasks have a slot
@@ -28,7 +28,8 @@ CREATE TABLE @.plans (
     created_at      bigint NOT NULL,
     started_at      bigint,
     ended_at        bigint,
-    changed_by      text
+    changed_by      text,
+    go              smallint NOT NULL DEFAULT 0 -- which eras it is set going for: 0 none, 1 this one, 2 also the next
 ) WITH (fillfactor = 70);
 CREATE INDEX plans_open ON @.plans (no) WHERE ended_at IS NULL;
 
@@ -76,10 +77,12 @@ CREATE TABLE @.task_runtimes (
     progress_of bigint,
     started_at  bigint,
     updated_at  bigint NOT NULL,
-    ended_at    bigint
+    ended_at    bigint,
+    go          smallint NOT NULL DEFAULT 0 -- likewise, for the task by itself
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX task_runtimes_ready ON @.task_runtimes (plan, rank, no) WHERE queue = 0;
 CREATE INDEX task_runtimes_waiting ON @.task_runtimes (tenant, plan, rank, no) WHERE queue = 1;
+CREATE INDEX task_runtimes_go ON @.task_runtimes (plan, rank, no) WHERE go > 0;
 CREATE INDEX task_runtimes_open ON @.task_runtimes (queue, wake_at, no) WHERE queue IN (2, 5, 6, 7);
 
 -- The log, in commit order; a row holds the events of one commit. A row with a plan's number, negated, for its task says
@@ -119,6 +122,11 @@ CREATE TABLE @.nodes (
     lease_ms    bigint NOT NULL,
     patience_ms bigint NOT NULL             -- how long nobody may be heard of before somebody has to wonder
 ) WITH (fillfactor = 50);
+
+-- The sessions that know which era they are in.
+CREATE TABLE @.settled (
+    session     bigint PRIMARY KEY
+);
 
 CREATE TABLE @.letters (
     no          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

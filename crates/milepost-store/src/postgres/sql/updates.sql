@@ -21,7 +21,7 @@ CREATE FUNCTION @.update_plan(
 #variable_conflict use_variable
 DECLARE
     base bigint := @.begin_write(own); p @.plans; first_new bigint; clock bigint := @.now_ms();
-    new_slots integer; added bigint := cardinality(task_ids);
+    new_slots integer; added bigint := cardinality(task_ids); was_held boolean := false;
 BEGIN
     PERFORM @.reap(own);
     SELECT * INTO p FROM @.plans q WHERE q.no = plan_no;
@@ -94,8 +94,13 @@ BEGIN
     -- the end of the log.
     INSERT INTO @.events (pos, task, seq, crc, body)
     VALUES (base + added + 1, -plan_no, p.version + 1, 0, @.plan_body(next, at, NULL));
-    IF start AND next <= 1 THEN
-        UPDATE @.plans q SET status = 2, version = q.version + 1, started_at = coalesce(q.started_at, at), changed_by = NULL
+    IF start THEN
+        was_held := next = 2 AND @.is_held(auto, p.go);
+        UPDATE @.plans q SET go = @.go_now(own) WHERE q.no = plan_no;
+    END IF;
+    IF start AND (next <= 1 OR was_held) THEN
+        UPDATE @.plans q SET status = 2, version = q.version + 1, started_at = coalesce(q.started_at, at),
+            changed_by = CASE WHEN was_held THEN q.changed_by END
         WHERE q.no = plan_no;
         INSERT INTO @.events (pos, task, seq, crc, body)
         VALUES (base + added + 2, -plan_no, p.version + 2, 0, @.plan_body(2::smallint, at, NULL));

@@ -89,7 +89,7 @@ CREATE FUNCTION @.idle_queue(status smallint, flags smallint) RETURNS smallint L
     SELECT CASE status WHEN 0 THEN CASE WHEN flags & 4 = 0 THEN 0 END WHEN 2 THEN 3 END::smallint
 $$;
 
--- Holders: a lease, or -1 for an operator. `after`: 0 as it was, 1 asleep until `wake`, 2 for recovery, 3 to be undone.
+-- Holders: a lease, -1 for an operator, or -2 for one who sets the task going. `after`: 0 as it was, 1 asleep until `wake`, 2 for recovery, 3 to be undone.
 -- Verdicts: 0 taken, 1 unknown, 2 at another version, 3 another's, 4 refused by its plan, 5 what it
 -- has for the books is there already: `there` says which of the entries.
 CREATE FUNCTION @.commit_tasks(
@@ -113,7 +113,7 @@ DECLARE
     m_ords bigint[]; m_nos bigint[]; m_plans bigint[]; m_froms smallint[]; m_tos smallint[]; m_slots integer[];
     m_tenants text[]; m_ats bigint[]; released boolean; refused_ords bigint[];
 BEGIN
-    IF -1 = ANY (holders) THEN
+    IF 0 > ANY (holders) THEN
         PERFORM @.reap(own);
     END IF;
     IF entry_ords IS NOT NULL THEN
@@ -179,6 +179,10 @@ BEGIN
         SELECT *, j.verdict = 0 AND (j.status <> j.was OR asked IS NOT NULL) AS moved FROM judged j ORDER BY j.ord
     ) j;
 
+    IF -2 = ANY (holders) THEN
+        UPDATE @.task_runtimes r SET go = @.go_now(own)
+        FROM unnest(nos, holders, verdicts) i (no, holder, verdict) WHERE i.holder = -2 AND i.verdict = 0 AND r.no = i.no;
+    END IF;
     UPDATE @.counters SET position = base + 2 * cardinality(nos);
     IF m_ords IS NOT NULL THEN
         SELECT array_agg(s.ord), array_agg(s.status) INTO change_ords, change_statuses
@@ -348,10 +352,10 @@ BEGIN
     RETURN NEXT;
 END $$;
 
--- A plan's own status. Verdicts: 0 changed or as it was, 2 at another version, 4 refused, 5 what it has for the books is
+-- A plan's own status. `lets_go`: a person wants it to run; `counts`: its version grows in any case. Verdicts: 0 changed or as it was, 2 at another version, 4 refused, 5 what it has for the books is
 -- there already.
 CREATE FUNCTION @.change_plan(
-    own bigint, plan_no bigint, expected bigint, asked smallint[], by_whom text, at bigint,
+    own bigint, plan_no bigint, expected bigint, asked smallint[], lets_go boolean, counts boolean, by_whom text, at bigint,
     request_key text, request_digest bytea, request_answer text,
     entry_ords bigint[] DEFAULT NULL, entry_books smallint[] DEFAULT NULL, entry_keys text[] DEFAULT NULL,
     entry_ats bigint[] DEFAULT NULL, entry_untils bigint[] DEFAULT NULL, entry_bodies text[] DEFAULT NULL,
@@ -359,7 +363,7 @@ CREATE FUNCTION @.change_plan(
     strike_ords bigint[] DEFAULT NULL, strike_books smallint[] DEFAULT NULL, strike_keys text[] DEFAULT NULL
 ) RETURNS TABLE (verdict integer, status smallint, version bigint, there bigint[]) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
-DECLARE base bigint := @.begin_write(own); p @.plans; over boolean; next smallint;
+DECLARE base bigint := @.begin_write(own); p @.plans; over boolean; next smallint; was_held boolean := false;
 BEGIN
     SELECT * INTO p FROM @.plans WHERE no = plan_no;
     status := p.status;
@@ -369,11 +373,16 @@ BEGIN
         there := @.entries_there(entry_books, entry_keys, entry_ats, entry_replaces);
     END IF;
     verdict := CASE WHEN expected <> p.version THEN 2 WHEN next < 0 THEN 4 WHEN there IS NOT NULL THEN 5 ELSE 0 END;
-    IF verdict = 0 AND next <> p.status THEN
+    IF verdict = 0 AND lets_go THEN
+        was_held := p.status = 2 AND @.is_held(p.automatic, p.go);
+        UPDATE @.plans SET go = @.go_now(own) WHERE no = plan_no;
+    END IF;
+    IF verdict = 0 AND (next <> p.status OR change_plan.counts OR was_held) THEN
         over := p.counts[1] + p.counts[2] + p.counts[3] + p.counts[7] = 0;
-        UPDATE @.plans SET status = next, version = version + 1, changed_by = by_whom,
+        UPDATE @.plans SET status = next, version = version + 1,
+            changed_by = CASE WHEN next = p.status THEN coalesce(by_whom, p.changed_by) ELSE by_whom END,
             started_at = CASE WHEN next = 2 THEN coalesce(started_at, at) ELSE started_at END,
-            ended_at = CASE WHEN next >= 4 AND over THEN at END
+            ended_at = CASE WHEN next = p.status THEN p.ended_at WHEN next >= 4 AND over THEN at END
         WHERE no = plan_no;
         INSERT INTO @.events (pos, task, seq, crc, body)
         VALUES (base + 1, -plan_no, p.version + 1, 0, @.plan_body(next, at, by_whom));

@@ -19,7 +19,7 @@ local function may_keep(task)
   if task.status == PAUSED then return true end
   if not is_active(task.status) then return task.status == PENDING end
   if task.lease ~= '0' and is_member(task.session) then return true end
-  return plan_of(task.plan).auto or task.place == 'due' or task.asked
+  return plan_of(task.plan).says ~= 'manual' or task.wake ~= '' or task.asked
 end
 
 local function look_at_lock(tenant)

@@ -1,7 +1,8 @@
 -- Many commits, each for itself: one that is refused does not fail the others. Two forms of them:
 -- 'stage', for what only moves a task that is held from stage to stage: number, grip expected, whether progress is cleared,
 -- new grip, id, version, row, image, checkpoint, node, snapshot, how much output, the output. It is answered with its position.
--- 'task', for all others: number, expected version, lease ('' for an operator), 'keep' or 'release', when to wake, whether an undo was asked for,
+-- 'task', for all others: number, expected version, lease ('' for an operator), 'keep' or 'release', when to wake, 1 if an undo was asked for and 2 if a person
+-- set it going, or both,
 -- what the plan's command makes of each status ('' for none), and the change.
 
 local function refusal(task, expected, lease)
@@ -35,7 +36,7 @@ local function hold_after(task, new, lease, keeps, wake, undo)
   return nobody
 end
 
-local function commit(no, expected, lease, keeps, wake, undo, table_of_plan, new)
+local function commit(no, expected, lease, keeps, wake, undo, lets_go, table_of_plan, new)
   local task = load_task(no)
   if not task then return { 'missing' } end
   local refused = refusal(task, expected, lease)
@@ -50,6 +51,7 @@ local function commit(no, expected, lease, keeps, wake, undo, table_of_plan, new
   local clash = kept_entry(new.books)
   if clash then return clash end
   write_books(new.books)
+  if lets_go then call('HSET', GOING, no, go_now()) end
   local before = task.status
   local at = store(task, new, hold_after(task, new, lease, keeps, wake, undo))
   if before == task.status and not asked then return { 'ok', at, '' } end
@@ -92,8 +94,9 @@ while at <= #ARGV do
     at = at + 13 + tonumber(a[at + 12])
   else
     local new, next = read_change(at + 8)
-    answers[#answers + 1] = commit(a[at + 1], a[at + 2], a[at + 3], a[at + 4] == 'keep', a[at + 5], a[at + 6] == '1',
-      a[at + 7], new)
+    local asked = tonumber(a[at + 6])
+    answers[#answers + 1] = commit(a[at + 1], a[at + 2], a[at + 3], a[at + 4] == 'keep', a[at + 5], asked % 2 == 1,
+      asked >= 2, a[at + 7], new)
     at = next
   end
 end

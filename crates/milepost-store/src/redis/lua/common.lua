@@ -62,6 +62,40 @@ local function is_live(session) return is_member(session) and tonumber(expiry(se
 -- The caller was a node and is none any more: it may change nothing.
 local function is_lost() return me ~= '' and not is_member(me) end
 
+-- --- manual recovery ---
+
+-- Which plans and tasks may be claimed without a person's word. The rule is that of `going.rs`; an era
+-- lasts for as long as a node of it is there. Plans have a number of their own, and `going` has that of each task which
+-- was set going by itself.
+
+local SETTLED_SESSIONS, GOING = M .. 'settled', M .. 'going'
+
+-- A node is there that belongs to an era.
+local function has_begun()
+  for _, session in ipairs(call('SMEMBERS', SETTLED_SESSIONS)) do
+    if is_live(session) then return true end
+  end
+  return false
+end
+
+-- What the word of a person is worth who asks this node; or, of a visitor, anybody.
+local function go_now()
+  if me == '' then return has_begun() and 1 or 2 end
+  return call('SISMEMBER', SETTLED_SESSIONS, me) == 1 and 1 or 2
+end
+
+local function own_go(no) return tonumber(call('HGET', GOING, no) or 0) end
+
+-- It says nothing against going on, or was set going.
+local function plan_goes(plan) return plan.says == 'auto' or plan.go > 0 end
+
+-- RUNNING, and nothing of it starts without a person's word.
+local function waits_for_person(plan)
+  if plan.status ~= PLAN_RUNNING or plan.says == 'auto' then return false end
+  if plan.says == '' or plan.go ~= 1 then return plan.go < 1 end
+  return not has_begun()
+end
+
 -- --- the log ---
 
 -- One list of everything, of which a position is a place: 'c' and a task's number for its creation, 't', its number and
@@ -90,10 +124,10 @@ local function plan_of(no)
   local plan = plans[no]
   if plan then return plan end
   local f = call('HMGET', M .. 'plan:' .. no, 'id', 'status', 'version', 'max', 'slots', 'kind', 'recovery', 'started',
-    'ended', 'by', 'c0', 'c1', 'c2', 'c3', 'c4', 'c5', 'c6', 'c7', 'c8')
+    'ended', 'by', 'c0', 'c1', 'c2', 'c3', 'c4', 'c5', 'c6', 'c7', 'c8', 'go')
   if not f[1] then return nil end
   plan = { no = no, id = f[1], status = tonumber(f[2]), version = tonumber(f[3]), max = tonumber(f[4]),
-    slots = tonumber(f[5]), kind = f[6], auto = f[7] == 'auto', started = f[8], ended = f[9], by = f[10], counts = {} }
+    slots = tonumber(f[5]), kind = f[6], says = f[7], go = tonumber(f[20]), started = f[8], ended = f[9], by = f[10], counts = {} }
   for status = 0, 8 do plan.counts[status] = tonumber(f[11 + status]) end
   plans[no] = plan
   return plan
@@ -124,7 +158,8 @@ end
 
 local function look_at(plan)
   local free = plan.slots < plan.max
-  offer(plan, 'ready', free and plan.status == PLAN_RUNNING and call('ZCARD', M .. 'ready:' .. plan.no) > 0)
+  offer(plan, 'ready', free and plan.status == PLAN_RUNNING and
+    call('ZCARD', M .. (plan_goes(plan) and 'ready:' or 'letgo:') .. plan.no) > 0)
   offer(plan, 'undo', free and call('ZCARD', M .. 'undo:' .. plan.no) > 0)
   plan.look = false
 end
@@ -163,7 +198,7 @@ end
 local function save_plan(plan)
   local c = plan.counts
   call('HSET', M .. 'plan:' .. plan.no, 'status', plan.status, 'version', plan.version, 'max', plan.max, 'slots',
-    plan.slots, 'started', plan.started, 'ended', plan.ended, 'by', plan.by, 'recovery', plan.auto and 'auto' or 'manual',
+    plan.slots, 'started', plan.started, 'ended', plan.ended, 'by', plan.by, 'recovery', plan.says, 'go', plan.go,
     'c0', c[0], 'c1', c[1], 'c2', c[2], 'c3', c[3], 'c4', c[4], 'c5', c[5], 'c6', c[6], 'c7', c[7], 'c8', c[8])
   plan.changed = false
 end
@@ -185,5 +220,6 @@ local function plan_row(plan)
   local row = { plan.id, plan.status, plan.max, plan.version, plan.by,
     call('HGET', M .. 'plan:' .. plan.no, 'created'), plan.started, plan.ended, plan.no }
   for status = 0, 8 do row[#row + 1] = plan.counts[status] end
+  row[#row + 1] = waits_for_person(plan) and 1 or 0
   return row
 end

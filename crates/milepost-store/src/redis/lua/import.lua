@@ -65,6 +65,8 @@ function steps.open()
   end_load(id)
   local created, now = ARGV[at + 3], ARGV[at + 6]
   local plan = new_plan(loaded, id, tonumber(ARGV[at]), created, defined, 0)
+  -- A person has moved it, and says when it goes on.
+  plan.go = plan.says == 'manual' and 0 or 1
   plan.version, plan.by, plan.started, plan.ended = tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 4], ARGV[at + 5]
   open_plan(plan, created, defined)
   log_plan(plan, plan.by, now)

@@ -109,6 +109,8 @@ local function delete_task(no, id, tenant, plan_no)
   call('HDEL', M .. 'task-numbers', id)
   call('ZREM', M .. 'tasks:' .. plan_no, no)
   call('ZREM', M .. 'ready:' .. plan_no, pad(no))
+  call('ZREM', M .. 'letgo:' .. plan_no, pad(no))
+  call('HDEL', GOING, no)
   if tenant ~= '' then
     call('ZREM', M .. 'tenant:' .. tenant, no)
     if call('GET', P .. 'index:tenant:' .. tenant) == id then index_tenant(tenant) end
@@ -123,7 +125,7 @@ end
 
 local function new_plan(no, id, status, created, at, tasks)
   return { no = no, id = id, status = status, version = 1, max = tonumber(ARGV[at + 2]), slots = 0, kind = ARGV[at + 4],
-    auto = ARGV[at + 3] == 'auto', started = status == PLAN_RUNNING and created or '', ended = '', by = '',
+    says = ARGV[at + 3], go = status == PLAN_RUNNING and go_now() or 0, started = status == PLAN_RUNNING and created or '', ended = '', by = '',
     counts = { [0] = tasks, 0, 0, 0, 0, 0, 0, 0, 0 } }
 end
 
@@ -141,7 +143,14 @@ end
 
 -- The same plan again: it is started if it only waited for that, and otherwise left as it is.
 local function carry_on(plan, start, now)
-  if start and plan.status < PLAN_RUNNING and set_plan_status(plan, PLAN_RUNNING, '', now) then log_plan(plan, '', now) end
+  if not start then return end
+  local was_held = set_going(plan)
+  if plan.status < PLAN_RUNNING and set_plan_status(plan, PLAN_RUNNING, '', now) then
+    log_plan(plan, '', now)
+  elseif was_held then
+    count_change(plan, '')
+    log_plan(plan, '', now)
+  end
 end
 
 -- --- large plans, which come in steps ---

@@ -1,6 +1,8 @@
 -- Finds tasks to claim, in order, with all that is needed to decide on them; `take` then takes those still free.
--- plan that is wanted ('' for any), how many, what time it is ('' by this server's clock), and the kinds of plans it can run.
+-- plan that is wanted ('' for any), how many, what time it is ('' by this server's clock), what the caller does with plans
+-- that do not say, how far others must be set going, and the kinds of plans it can run.
 local only, limit, now = ARGV[FIRST], tonumber(ARGV[FIRST + 1]), tonumber(ARGV[FIRST + 2]) or clock
+local by_default, needed = ARGV[FIRST + 3], tonumber(ARGV[FIRST + 4])
 if is_lost() then return { 'lost' } end
 reap()
 if free_orphans() then
@@ -10,7 +12,7 @@ end
 flush()
 
 local kinds, known = {}, {}
-for index = FIRST + 3, #ARGV do
+for index = FIRST + 5, #ARGV do
   kinds[#kinds + 1] = ARGV[index]
   known[ARGV[index]] = true
 end
@@ -29,6 +31,13 @@ local picked, tenants, used, looked = {}, {}, {}, 0
 local constrained, more = false, false
 
 local function room(plan) return plan.max - plan.slots - (used[plan.no] or 0) end
+
+local function is_automatic(plan) return only ~= '' or plan.says == 'auto' or (plan.says == '' and by_default == 'auto') end
+
+-- Its PENDING tasks start without a person's word.
+local function starts(plan) return is_automatic(plan) or (plan.ended == '' and plan.go >= needed) end
+
+local function may_start(no, plan) return starts(plan) or own_go(no) >= needed end
 
 local function pick(task, plan)
   if task.tenant ~= '' then tenants[task.tenant] = true end
@@ -68,7 +77,8 @@ local function try_all(list)
   table.sort(list, earlier)
   for _, found in ipairs(list) do
     local task = load_whole(found.task)
-    try(task, plan_of(task.plan))
+    local plan = plan_of(task.plan)
+    if RECOVERY[plan.says] == task.place or may_start(task.no, plan) then try(task, plan) end
   end
 end
 
@@ -88,18 +98,20 @@ end
 if wanted then
   for _, no in ipairs(call('SMEMBERS', M .. 'idle:' .. wanted.no)) do
     local f = call('HMGET', M .. 'task:' .. no, 'place', 'wake')
-    if f[1] == 'recovery' or f[1] == 'manual' then
+    if f[1] == RECOVERY[wanted.says] then
       found(recovery, no, 0)
-    elseif f[1] == 'due' and tonumber(f[2]) <= now then
+    elseif (f[1] == 'due' or f[1] == 'held') and tonumber(f[2]) <= now then
       found(due, no, f[2])
-    elseif f[1] == 'due' then
+    elseif f[1] == 'due' or f[1] == 'held' then
       next_due = math.min(next_due or math.huge, tonumber(f[2]))
     end
   end
   if room(wanted) > 0 then undo_of(wanted) end
 else
   for _, kind in ipairs(kinds) do
-    for _, no in ipairs(call('ZRANGE', M .. 'recovery:' .. kind, 0, limit + 64)) do found(recovery, unpad(no), 0) end
+    for _, place in ipairs(by_default == 'auto' and { 'recovery', 'silent' } or { 'recovery' }) do
+      for _, no in ipairs(call('ZRANGE', M .. place .. ':' .. kind, 0, limit + 64)) do found(recovery, unpad(no), 0) end
+    end
     local over = call('ZRANGEBYSCORE', M .. 'due:' .. kind, '-inf', now, 'WITHSCORES', 'LIMIT', 0, limit + 64)
     for index = 1, #over, 2 do found(due, unpad(over[index]), over[index + 1]) end
     for _, no in ipairs(call('ZRANGE', M .. 'undo-plans:' .. kind, 0, limit)) do undo_of(plan_of(no)) end
@@ -113,7 +125,9 @@ try_all(due)
 -- --- what is pending, by plan, priority and position ---
 
 local function try_ready(plan)
-  local ready, offset = M .. 'ready:' .. plan.no, 0
+  -- Only what was set going by itself does not line up among those that wait for a person.
+  local all = starts(plan)
+  local ready, offset = M .. (all and 'ready:' or 'letgo:') .. plan.no, 0
   while #picked < limit and room(plan) > 0 and looked < MOST do
     local members = call('ZRANGE', ready, offset, offset + math.min(limit - #picked, room(plan)) - 1)
     if #members == 0 then return end
@@ -121,11 +135,12 @@ local function try_ready(plan)
       local task = load_whole(unpad(member))
       local tenant = tenant_of(task)
       looked = looked + 1
-      if tenant == 'busy' then
+      if tenant == 'busy' and all then
         line_up(task)
       else
         offset = offset + 1
-        if tenant == 'free' then pick(task, plan) else constrained = true end
+        local may = tenant ~= 'busy' and (all or own_go(task.no) >= needed)
+        if may and tenant == 'free' then pick(task, plan) elseif may then constrained = true end
       end
     end
   end

@@ -32,6 +32,11 @@ local function line_member(task)
   return string.format('%016d%016.0f%016d', task.plan, turn, task.no)
 end
 
+-- A PENDING task that was set going by itself is found without its plan.
+local function put_let_go(task, plan)
+  if plan.says ~= 'auto' and own_go(task.no) > 0 then call('ZADD', M .. 'letgo:' .. plan.no, task.rank, pad(task.no)) end
+end
+
 -- Lets the first in line of each plan try again: a plan that is paused must not keep another plan's task waiting. After
 -- a few that can run nobody else needs to be woken now; a later look takes care of those if none of the few did run.
 local FEW = 8
@@ -47,6 +52,7 @@ local function offer_line(tenant)
     local plan = plan_of(task.plan)
     local place = task.asked and 'undo' or 'ready'
     call('ZADD', M .. place .. ':' .. plan.no, task.asked and task.wake or task.rank, pad(no))
+    if place == 'ready' then put_let_go(task, plan) end
     call('HSET', M .. 'task:' .. no, 'place', place)
     plan.look = true
     if plan.slots < plan.max and (task.asked or plan.status == PLAN_RUNNING) then runnable = runnable + 1 end
@@ -58,6 +64,7 @@ end
 local function line_up(task)
   local plan = plan_of(task.plan)
   call('ZREM', M .. task.place .. ':' .. plan.no, pad(task.no))
+  call('ZREM', M .. 'letgo:' .. plan.no, pad(task.no))
   call('ZADD', M .. 'line:' .. task.tenant, 0, line_member(task))
   call('HSET', M .. 'task:' .. task.no, 'place', 'line')
   call('ZADD', M .. 'renew', 'NX', clock + 5000, task.tenant)
@@ -96,6 +103,10 @@ end
 
 -- --- places ---
 
+-- Where what was interrupted waits: for any node, for one whose own setting says so, or for a person.
+local RECOVERY = { auto = 'recovery', [''] = 'silent', manual = 'manual' }
+local FOUND_BY_KIND = { due = true, recovery = true, silent = true }
+
 local function place_of(task, plan)
   if task.status == PENDING then return task.awaits and 'awaits' or 'ready' end
   if not is_active(task.status) then return '' end
@@ -103,8 +114,9 @@ local function place_of(task, plan)
   if task.asked then return 'undo' end
   -- An undo was asked for by somebody, or belongs to a failure that has happened: no plan holds it up.
   if task.status == RUNNING and plan.status ~= PLAN_RUNNING then return 'idle' end
-  if task.lease ~= '0' or task.wake == '' then return plan.auto and 'recovery' or 'manual' end
-  return 'due'
+  if task.lease ~= '0' or task.wake == '' then return RECOVERY[plan.says] end
+  -- What nobody has set going waits for that as what was interrupted does.
+  return (plan_goes(plan) or own_go(task.no) > 0) and 'due' or 'held'
 end
 
 -- Nobody looks for what waits for its message, or for a person.
@@ -114,12 +126,13 @@ local function unplace(task, plan)
   local place, member = task.place, pad(task.no)
   if place == 'ready' or place == 'undo' then
     call('ZREM', M .. place .. ':' .. plan.no, member)
+    if place == 'ready' then call('ZREM', M .. 'letgo:' .. plan.no, member) end
     plan.look = true
   elseif place == 'line' then
     call('ZREM', M .. 'line:' .. task.tenant, line_member(task))
   elseif not is_in_no_list(place) then
     call('SREM', M .. 'idle:' .. plan.no, task.no)
-    if place == 'due' or place == 'recovery' then call('ZREM', M .. place .. ':' .. plan.kind, member) end
+    if FOUND_BY_KIND[place] then call('ZREM', M .. place .. ':' .. plan.kind, member) end
   end
   task.place = ''
 end
@@ -130,12 +143,13 @@ local function put(task, plan, quietly)
   task.place = place
   if place == 'ready' or place == 'undo' then
     call('ZADD', M .. place .. ':' .. plan.no, place == 'undo' and task.wake or task.rank, member)
+    if place == 'ready' then put_let_go(task, plan) end
     plan.look = quietly and (plan.look or 'quietly') or true
   elseif not is_in_no_list(place) then
     call('SADD', M .. 'idle:' .. plan.no, task.no)
     if place == 'due' then
       call('ZADD', M .. 'due:' .. plan.kind, task.wake, member)
-    elseif place == 'recovery' and call('ZADD', M .. 'recovery:' .. plan.kind, task.no, member) == 1 then
+    elseif FOUND_BY_KIND[place] and call('ZADD', M .. place .. ':' .. plan.kind, task.no, member) == 1 then
       woke = true
     end
   end
@@ -151,6 +165,26 @@ local function replace(no)
 end
 
 -- --- plans and their tasks ---
+
+-- Which eras the plan is set going for; what its sleeping tasks may do depends on it.
+local function set_go(plan, go)
+  if plan.go == go then return end
+  plan.go, plan.changed, plan.look = go, true, true
+  for _, no in ipairs(call('SMEMBERS', M .. 'idle:' .. plan.no)) do replace(no) end
+end
+
+-- A person wants the plan to run; answers whether that is news.
+local function set_going(plan)
+  local was_held = waits_for_person(plan)
+  set_go(plan, go_now())
+  return was_held
+end
+
+-- Its version grows though its status is the same.
+local function count_change(plan, by)
+  plan.version, plan.changed, plan.show = plan.version + 1, true, true
+  if by ~= '' then plan.by = by end
+end
 
 local function set_plan_status(plan, status, by, at)
   if plan.status == status then return false end

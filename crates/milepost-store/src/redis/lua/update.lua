@@ -47,7 +47,7 @@ for _, task in pairs(stored) do unplace(task, plan) end
 call('ZREM', M .. 'ready-plans:' .. plan.kind, no)
 call('ZREM', M .. 'undo-plans:' .. plan.kind, no)
 define_plan(no, id, defined)
-plan.max, plan.auto, plan.kind = tonumber(ARGV[defined + 2]), ARGV[defined + 3] == 'auto', ARGV[defined + 4]
+plan.max, plan.says, plan.kind = tonumber(ARGV[defined + 2]), ARGV[defined + 3], ARGV[defined + 4]
 plan.version, plan.changed, plan.look, plan.show = plan.version + 1, true, true, true
 
 local function redefine(at)
