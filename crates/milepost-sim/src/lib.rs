@@ -15,6 +15,7 @@ mod outside;
 mod planted;
 mod schedule;
 mod search;
+mod seen;
 mod settle;
 mod shared;
 mod shrink;

@@ -109,10 +109,7 @@ impl Shared {
             Reason::NoSlot => {
                 let others: Vec<TaskId> = {
                     let state = self.state();
-                    let runs = |other: &&Task| {
-                        other.spec().plan == spec.plan && other.status().is_active() && other.id() != task.id()
-                    };
-                    state.watch.tasks().filter(runs).map(|other| other.id().clone()).collect()
+                    state.watch.taken(&spec.plan).map(|other| other.id().clone()).collect()
                 };
                 !others.is_empty() && others.iter().all(waits)
             }

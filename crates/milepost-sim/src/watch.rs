@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::FutureExt;
 use milepost_core::id::{PlanId, StageName, TaskId};
-use milepost_core::task::{By, Event, PlanStatus, Record, StageStatus, Task, TaskStatus};
+use milepost_core::task::{Event, PlanStatus, Record, Task, TaskStatus};
 use milepost_core::time::Timestamp;
 use milepost_engine::OnStoreLoss;
 use milepost_store::{Change, ChangeQuery, Changed, Claimed, Holder, PlanRow, Position, Store, StoredTask};
 
+use crate::seen::Seen;
 use crate::shared::Shared;
 
 /// More commits than any schedule has work for.
@@ -51,31 +52,6 @@ pub(crate) struct Watch {
     writes: u64,
 }
 
-#[derive(Debug)]
-struct Seen {
-    task: Task,
-    /// Stages that were completed or skipped, and not undone or reset since; in that order.
-    done: Vec<StageName>,
-    /// When a retry may start, by the times in the log.
-    due: BTreeMap<(StageName, bool), Timestamp>,
-    /// It was claimed, and has not ended or paused since.
-    taken: bool,
-    messages: u64,
-    /// All of its log.
-    records: Vec<Record>,
-    /// Stages that were started since the run began anew or was undone: what they did may still be there.
-    touched: BTreeSet<StageName>,
-    /// Completed stages of the rollback under way that are still to be undone, the last one to complete at the end.
-    undoes: Vec<StageName>,
-    /// The keys under which its stages did something that has not been undone or begun anew since; and all before.
-    keys: BTreeMap<StageName, String>,
-    spent_keys: BTreeSet<String>,
-    /// The signals that it has, by who sent them.
-    signals: BTreeMap<String, u64>,
-    /// Who asked for what happened to it.
-    people: BTreeSet<String>,
-}
-
 impl Watch {
     pub(crate) fn joins(&mut self, process: usize, on_store_loss: OnStoreLoss) {
         if on_store_loss == OnStoreLoss::Continue {
@@ -89,6 +65,11 @@ impl Watch {
 
     pub(crate) fn tasks(&self) -> impl Iterator<Item = &Task> {
         self.tasks.values().map(|seen| &seen.task)
+    }
+
+    /// Those that have a slot of their plan.
+    pub(crate) fn taken(&self, plan: &PlanId) -> impl Iterator<Item = &Task> {
+        self.tasks.values().filter(move |seen| seen.taken && seen.task.spec().plan == *plan).map(|seen| &seen.task)
     }
 
     /// Whether something was written down that this person asked for.
@@ -125,20 +106,7 @@ impl Watch {
         for record in records {
             if let Event::TaskCreated {} = record.event() {
                 let Some(stored) = stored else { return Ok(()) };
-                let seen = Seen {
-                    task: Task::created(stored.task.spec().clone()),
-                    done: Vec::new(),
-                    due: BTreeMap::new(),
-                    taken: false,
-                    messages: 0,
-                    records: Vec::new(),
-                    touched: BTreeSet::new(),
-                    undoes: Vec::new(),
-                    keys: BTreeMap::new(),
-                    spent_keys: BTreeSet::new(),
-                    signals: BTreeMap::new(),
-                    people: BTreeSet::new(),
-                };
+                let seen = Seen::new(stored.task.spec().clone());
                 self.tasks.insert(id.clone(), seen);
                 self.fences.remove(id);
                 sequence += 1;
@@ -146,24 +114,14 @@ impl Watch {
             }
             // An update removed it; its log went with it.
             let Some(seen) = self.tasks.get_mut(id) else { return Ok(()) };
-            if sequence != seen.task.version() + 1 {
-                return Err(format!(
-                    "{id}: event {sequence} follows event {} (5: dense sequence)",
-                    seen.task.version()
-                ));
+            seen.take_in(sequence, record)?;
+            if let Event::TaskInterrupted { .. } = record.event() {
+                // Whoever had it has lost it; what still runs there is what fences are for.
+                self.running.retain(|running| running.task != *id);
             }
-            if record.at() < seen.task.updated_at() {
-                let (before, at) = (seen.task.updated_at(), record.at());
-                return Err(format!("{id}: {} at {at} follows an event at {before}", record.event().kind()));
-            }
-            seen.check(id, record)?;
-            let folded = seen.task.clone().apply(record);
-            seen.task = folded.map_err(|error| format!("{id}: the log cannot be replayed: {error} (6)"))?;
-            seen.check_undo(id, record)?;
             sequence += 1;
         }
         let Some(seen) = self.tasks.get_mut(id) else { return Ok(()) };
-        seen.records.extend_from_slice(records);
         seen.taken &= seen.task.status().is_active();
         if let Some(stored) = stored {
             seen.follow(stored)?;
@@ -219,7 +177,7 @@ impl Watch {
         }
         let Some(seen) = self.tasks.get_mut(id) else { return Ok(()) };
         let newly = !std::mem::replace(&mut seen.taken, true);
-        let taken = self.tasks.values().filter(|seen| seen.taken && seen.task.spec().plan == spec.plan).count();
+        let taken = self.taken(&spec.plan).count();
         let most = plan.max_concurrency;
         if newly && taken > most as usize {
             return Err(format!("plan {} runs {taken} tasks, of at most {most} (4)", spec.plan));
@@ -241,7 +199,7 @@ impl Watch {
     /// Only what is done under a good lease is judged: what a node does that has lost its lease without knowing is
     /// what fences are for.
     fn starts(&mut self, start: &Start, stored: &StoredTask, now: Timestamp) -> Result<(), String> {
-        let Start { process, task: id, stage, attempt, rollback, fence, key } = start;
+        let Start { process, task: id, stage, fence, .. } = start;
         let ours = !stored.orphaned && self.leases.get(id) == Some(&(stored.epoch, *process));
         if !ours || self.careless.contains(process) {
             return Ok(());
@@ -257,38 +215,7 @@ impl Watch {
             Some(_) | None => {}
         }
         let Some(seen) = self.tasks.get_mut(id) else { return Ok(()) };
-        if !rollback {
-            let known = seen.keys.entry(stage.clone()).or_insert_with(|| key.clone());
-            if known != key || seen.spent_keys.contains(key) {
-                return Err(format!("{id}: {stage} is done under the key {key}, after {known} (keys)"));
-            }
-        }
-        if !rollback && seen.done.contains(stage) {
-            return Err(format!("{id}: stage {stage} runs again though its completion is recorded (1)"));
-        }
-        if let Some(due) = seen.due.get(&(stage.clone(), *rollback))
-            && now.as_millis() + (self.clock_error_ms as i64) < due.as_millis()
-        {
-            return Err(format!("{id}: {stage} {attempt} starts at {now}, before it is due at {due} (7)"));
-        }
-        if let Some(index) = stored.task.stage_index(stage)
-            && !rollback
-        {
-            let state = stored.task.stage(index).1;
-            let known = match state.status {
-                StageStatus::Running | StageStatus::RetryWait => state.attempt == *attempt,
-                StageStatus::Pending
-                | StageStatus::Completed
-                | StageStatus::Skipped
-                | StageStatus::Failed
-                | StageStatus::Cancelled
-                | StageStatus::RolledBack => false,
-            };
-            if !known {
-                let found = format!("{:?} {}", state.status, state.attempt);
-                return Err(format!("{id}: {stage} {attempt} starts though the store has it as {found}"));
-            }
-        }
+        seen.may_start(start, stored, now.as_millis() + self.clock_error_ms as i64)?;
         let tenant = stored.task.spec().tenant.clone();
         let holds = |other: &&Start| {
             let same = self.tasks.get(&other.task).is_some_and(|seen| seen.task.spec().tenant == tenant);
@@ -305,217 +232,6 @@ impl Watch {
         }
         Ok(())
     }
-}
-
-impl Seen {
-    /// An update may have changed what was asked for; the log is then read again with that in mind.
-    fn follow(&mut self, stored: &StoredTask) -> Result<(), String> {
-        if stored.task.spec() == self.task.spec() {
-            return Ok(());
-        }
-        let fresh = Task::created(stored.task.spec().clone());
-        let folded = self.records.iter().skip(1).try_fold(fresh, |task, record| task.apply(record));
-        self.task = folded.map_err(|error| format!("{}: after an update: {error} (6)", self.task.id()))?;
-        Ok(())
-    }
-
-    /// What may not follow what is known already.
-    fn check(&mut self, id: &TaskId, record: &Record) -> Result<(), String> {
-        let at = record.at();
-        self.people.extend(by(record.event()).map(|by| by.who.clone()));
-        match record.event() {
-            Event::TaskStarted { .. } => {
-                let deadline = self.task.message().and_then(|message| message.deadline);
-                if self.task.started_at().is_none() && deadline.is_some_and(|deadline| deadline < at) {
-                    return Err(format!("{id} starts at {at}, after the deadline of its message (8)"));
-                }
-            }
-            Event::StageStarted { stage, attempt, rollback, .. } => {
-                if let Some(due) = self.due.remove(&(stage.clone(), *rollback))
-                    && at < due
-                {
-                    return Err(format!("{id}: {stage} is started at {at}, before it is due at {due} (7)"));
-                }
-                if !rollback {
-                    self.check_start(id, stage, *attempt)?;
-                }
-            }
-            Event::RetryScheduled { stage, attempt, delay, rollback, .. } => {
-                self.due.insert((stage.clone(), *rollback), at + *delay);
-                if let Some(index) = self.task.stage_index(stage) {
-                    let policy = &self.task.stage(index).0.retry;
-                    let wanted = policy.delay(self.task.spec().seed, stage, attempt - 1);
-                    if *delay != wanted {
-                        return Err(format!("{id}: {stage} {attempt} waits {delay}, where a replay says {wanted} (6)"));
-                    }
-                }
-            }
-            Event::StageCompleted { stage, .. } | Event::StageSkipped { stage, .. } => {
-                if self.done.contains(stage) {
-                    return Err(format!("{id}: {stage} is completed twice (1)"));
-                }
-                self.done.push(stage.clone());
-                if let Event::StageSkipped { .. } = record.event() {
-                    self.touched.remove(stage);
-                }
-            }
-            Event::StageRolledBack { stage } => {
-                self.spent_keys.extend(self.keys.remove(stage));
-                self.done.retain(|done| done != stage);
-                self.touched.remove(stage);
-            }
-            Event::TaskRetried { from_checkpoint, .. } => {
-                self.due.clear();
-                if !from_checkpoint {
-                    self.forget();
-                }
-            }
-            Event::RollbackStarted { .. } => {
-                self.due.clear();
-                self.undoes = self.done.clone();
-            }
-            Event::CheckpointDiscarded { .. } | Event::TaskRolledBack {} | Event::TaskContinued { .. } => self.forget(),
-            Event::EventLost { reason } | Event::TaskRepaired { reason, .. } => {
-                return Err(format!("{id} is damaged, and nothing here damages tasks: {reason} (6)"));
-            }
-            Event::MessageReceived { .. } => self.messages += 1,
-            Event::SignalReceived { by, .. } => {
-                let count = self.signals.entry(by.who.clone()).or_default();
-                *count += 1;
-                if *count > 1 {
-                    return Err(format!("{id}: the signal of {} is there twice", by.who));
-                }
-            }
-            Event::TaskCreated {}
-            | Event::StageFailed { .. }
-            | Event::PauseRequested { .. }
-            | Event::TaskPaused { .. }
-            | Event::TaskResumed { .. }
-            | Event::TaskCompleted { .. }
-            | Event::TaskFailed { .. }
-            | Event::TaskCancelled { .. }
-            | Event::TaskInterrupted { .. }
-            | Event::RollbackFailed { .. }
-            | Event::DeadLettered { .. }
-            | Event::ValueRecorded { .. } => {}
-        }
-        if self.task.status().is_ended() && ends(record.event()) {
-            return Err(format!("{id}: {} after its end", record.event().kind()));
-        }
-        Ok(())
-    }
-
-    fn forget(&mut self) {
-        self.done.clear();
-        self.due.clear();
-        self.touched.clear();
-        self.spent_keys.extend(std::mem::take(&mut self.keys).into_values());
-    }
-
-    fn check_start(&mut self, id: &TaskId, stage: &StageName, attempt: u32) -> Result<(), String> {
-        if self.done.contains(stage) {
-            return Err(format!("{id}: {stage} is started again though it is done (1)"));
-        }
-        self.touched.insert(stage.clone());
-        let Some(index) = self.task.stage_index(stage) else { return Ok(()) };
-        let (definition, state) = self.task.stage(index);
-        let needs = definition.needs.iter().map(|need| &self.task.stage(*need).0.name);
-        if let Some(need) = needs.clone().find(|need| !self.done.contains(need)) {
-            return Err(format!("{id}: {stage} is started before {need}, which it needs (order)"));
-        }
-        let wanted = match state.status {
-            // What was cut off is repeated under its number.
-            StageStatus::Running | StageStatus::RetryWait => state.attempt,
-            StageStatus::Pending
-            | StageStatus::Completed
-            | StageStatus::Skipped
-            | StageStatus::Failed
-            | StageStatus::Cancelled
-            | StageStatus::RolledBack => 1,
-        };
-        if attempt != wanted || attempt > definition.retry.max_attempts {
-            let most = definition.retry.max_attempts;
-            return Err(format!("{id}: attempt {attempt} of {stage} begins where {wanted} of {most} should (6)"));
-        }
-        Ok(())
-    }
-
-    /// What a rollback undoes, and in which order.
-    fn check_undo(&mut self, id: &TaskId, record: &Record) -> Result<(), String> {
-        match record.event() {
-            Event::RollbackStarted { .. } if self.task.flow().is_none() => {
-                let queue = self.task.undo().map(|undo| undo.queue.as_slice()).unwrap_or_default();
-                let left_out = self.touched.iter().find(|stage| {
-                    let index = self.task.stage_index(stage);
-                    index.is_some_and(|index| !queue.contains(&index) && self.task.stage(index).0.rollback.is_some())
-                });
-                match left_out {
-                    Some(stage) => Err(format!("{id}: {stage} may have left something and is not undone (rollback)")),
-                    None => Ok(()),
-                }
-            }
-            Event::StageStarted { stage, attempt: 1, rollback: true, .. } => {
-                match self.undoes.iter().position(|undone| undone == stage) {
-                    Some(index) if self.undoes[index + 1..].iter().any(|later| self.is_undone_by_handler(later)) => {
-                        Err(format!("{id}: {stage} is undone before what was completed after it (rollback)"))
-                    }
-                    Some(index) => {
-                        self.undoes.truncate(index);
-                        Ok(())
-                    }
-                    None => Ok(()),
-                }
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn is_undone_by_handler(&self, stage: &StageName) -> bool {
-        let index = self.task.stage_index(stage);
-        index.is_some_and(|index| {
-            self.task.stage(index).0.rollback.is_some() && self.task.stage(index).1.status != StageStatus::Skipped
-        })
-    }
-}
-
-/// Who asked for an event, when somebody did.
-fn by(event: &Event) -> Option<&By> {
-    match event {
-        Event::PauseRequested { by }
-        | Event::TaskPaused { by: Some(by) }
-        | Event::TaskResumed { by }
-        | Event::TaskCancelled { by }
-        | Event::TaskRetried { by, .. }
-        | Event::RollbackStarted { by: Some(by) }
-        | Event::TaskRepaired { by, .. }
-        | Event::SignalReceived { by, .. } => Some(by),
-        Event::TaskCreated {}
-        | Event::TaskStarted { .. }
-        | Event::StageStarted { .. }
-        | Event::StageCompleted { .. }
-        | Event::StageSkipped { .. }
-        | Event::StageFailed { .. }
-        | Event::RetryScheduled { .. }
-        | Event::TaskPaused { by: None }
-        | Event::TaskCompleted { .. }
-        | Event::TaskFailed { .. }
-        | Event::TaskInterrupted { .. }
-        | Event::RollbackStarted { by: None }
-        | Event::StageRolledBack { .. }
-        | Event::TaskRolledBack {}
-        | Event::RollbackFailed { .. }
-        | Event::CheckpointDiscarded { .. }
-        | Event::DeadLettered { .. }
-        | Event::MessageReceived { .. }
-        | Event::ValueRecorded { .. }
-        | Event::TaskContinued { .. }
-        | Event::EventLost { .. } => None,
-    }
-}
-
-/// Events that end a task.
-fn ends(event: &Event) -> bool {
-    matches!(event, Event::TaskCompleted { .. } | Event::TaskFailed { .. } | Event::TaskCancelled { .. })
 }
 
 impl Shared {

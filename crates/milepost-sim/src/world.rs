@@ -203,6 +203,7 @@ impl<'a> World<'a> {
             Registry::new().with("work", Arc::new(Work(outside.clone()))).with_workflow(Arc::new(Program { outside }));
         let engine = Engine::new(Arc::new(wire), registry, options);
         engine.start();
+        tokio::spawn(ends_when_ousted(engine.clone(), life.clone(), self.shared.clone(), who));
         Process { number, life, engine, skew_ms }
     }
 
@@ -403,6 +404,15 @@ impl<'a> World<'a> {
                 self.processes[node] = self.process(node, 0, false);
             }
         }
+    }
+}
+
+/// A process whose name another one has taken ends by itself, and whoever looks after it starts it again.
+async fn ends_when_ousted(engine: Engine, life: Arc<Life>, shared: Arc<Shared>, who: String) {
+    let why = engine.ousted().await;
+    if !life.is_dead() {
+        shared.say(&who, || why);
+        life.kill();
     }
 }
 
