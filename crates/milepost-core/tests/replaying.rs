@@ -4,7 +4,7 @@
 mod support;
 
 use milepost_core::plan::Settings;
-use milepost_core::task::{Claim, Command, Decided, Difference, Event, Record, replay};
+use milepost_core::task::{Claim, Command, Decided, Difference, Event, Record, TaskStatus, replay};
 use milepost_core::time::Millis;
 
 use support::{Run, START, by, by_message, chain, fatal, message, spec, stage};
@@ -43,6 +43,19 @@ fn what_messages_did_replays() {
     run.act(Command::Retry { by: by(), from_checkpoint: true });
     run.act(claim());
     run.fails_for_good("a");
+    assert_eq!(replay(run.task.spec().clone(), &log(&run)), Ok(log(&run).len() as u64));
+}
+
+/// A stage has failed and another was cut off: asked to pause once more, the task fails, and leaves no pause behind.
+#[test]
+fn a_second_pause_of_a_task_that_nobody_has_replays() {
+    let mut run = Run::of(vec![stage("a"), stage("b")]);
+    run.claim();
+    run.fails_for_good("a");
+    run.act(Command::Pause(by()));
+    run.act(Command::Interrupt { reason: "the node was stopped".to_owned() });
+    run.act(Command::Pause(by()));
+    assert_eq!(run.task.status(), TaskStatus::Failed);
     assert_eq!(replay(run.task.spec().clone(), &log(&run)), Ok(log(&run).len() as u64));
 }
 

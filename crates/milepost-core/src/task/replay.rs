@@ -179,6 +179,8 @@ fn commands(task: &Task, rest: &[Record]) -> Vec<Command> {
     // The clock moved, or the node that has it took it on again: neither leaves an event of its own.
     commands.push(Command::Wake);
     commands.extend(task.node.as_ref().map(|node| claim(node, None, false)));
+    // Nor does a second pause of a task that nobody has: it comes to rest at once, and that may be a failure.
+    commands.extend(task.pause_requested.clone().filter(|_| task.interrupted).map(Command::Pause));
     commands
 }
 

@@ -1,10 +1,12 @@
 //! Transactions that the server gives up because of another's: tried again a few times, and written once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use milepost_core::plan::PlanCommand;
 use milepost_core::task::{By, PlanStatus, TaskStatus};
-use milepost_store::{Beat, EventQuery, PlanChange, Store, StoreError};
+use milepost_store::postgres::PostgresStore;
+use milepost_store::{Beat, EventQuery, Membership, PlanChange, Store, StoreError};
 use tokio_postgres::{Client, NoTls};
 
 use crate::node;
@@ -59,7 +61,9 @@ async fn changes(schema: &Schema) -> i64 {
 
 node_tests! {
     async fn a_deadlock_with_another_transaction_is_tried_again_and_written_once(schema: &Schema) {
-        let store = node(schema, "a").await;
+        // It looks for a deadlock once, after this long: by then there has to be one, on a busy machine too.
+        let patient = format!("{}%20-c%20deadlock_timeout%3D5s", schema.url);
+        let store = Arc::new(PostgresStore::open(&patient, Membership::node("a", "boot of a")).await.unwrap());
         submit(&*store, plan("p", 1, 1)).await;
         let held = claim(&*store, "a", 1).await.unwrap().tasks.remove(0);
         let (other, watch) = (foreign(schema).await, foreign(schema).await);
