@@ -52,6 +52,9 @@ pub struct Options {
     pub heartbeat: Duration,
     /// How long the node's lease lasts without a word of it, on a store that it shares: the same as it was opened with.
     pub lease: Duration,
+    /// How often it looks for what no word was heard of, on a store that it shares: a write may arrive after whoever sent
+    /// it has given up, and whoever cancelled a plan may have died before it came to all of its tasks.
+    pub sweep: Duration,
     pub on_store_loss: OnStoreLoss,
     /// Who decides, when all nodes were gone, about plans that do not say.
     pub recovery: Recovery,
@@ -71,6 +74,7 @@ impl Options {
             only: None,
             heartbeat,
             lease: LEASE.as_duration(),
+            sweep: Duration::from_secs(60),
             on_store_loss: OnStoreLoss::default(),
             recovery: Recovery::default(),
             clock: Clock::system(),
@@ -338,6 +342,10 @@ impl Inner {
         self.options.lease
     }
 
+    pub(crate) fn sweep_every(&self) -> Duration {
+        self.options.sweep
+    }
+
     pub(crate) fn capacity(&self) -> usize {
         self.options.capacity
     }
@@ -545,7 +553,8 @@ async fn claim_loop(inner: Arc<Inner>) {
                     let inner = inner.clone();
                     inner.clone().spawn(async move { inner.say_what_waits_for_a_person().await });
                 }
-                let full = claimed.tasks.len() + claimed.ended.len() == room;
+                // When some ended in being claimed, what they had is free for others.
+                let all = claimed.tasks.len() < room && claimed.ended.is_empty();
                 claimed.tasks.into_iter().for_each(|stored| inner.take_on(stored, cut_off.clone()));
                 for stored in &claimed.ended {
                     inner.announce(stored);
@@ -557,7 +566,7 @@ async fn claim_loop(inner: Arc<Inner>) {
                         inner.plan_changed(plan, row.status);
                     }
                 }
-                if !full {
+                if all {
                     // The store's clock is not ours: what is known is for how long there is nothing.
                     let from = if inner.membership.is_shared() { inner.clock.elapsed() } else { asked };
                     let due = claimed.next_due.map(|due| from + due.since(claimed.now).as_duration());

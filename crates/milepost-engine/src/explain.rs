@@ -264,9 +264,9 @@ impl Case<'_> {
         let statuses = vec![TaskStatus::Running, TaskStatus::RollingBack];
         let query = TaskQuery { of: TasksOf::Plan(self.plan.id.clone()), statuses, after: None, limit: PAGE };
         let active = self.store.tasks(query).await?.items;
-        // Those that cannot be read have left their slots to others.
-        let (interrupted, running): (Vec<&TaskRow>, Vec<&TaskRow>) =
-            active.iter().filter(|row| row.set_aside.is_none()).partition(|row| row.interrupted);
+        // Those that cannot be read have left their slots to others; and it may be being undone, and have none itself.
+        let others = active.iter().filter(|row| row.set_aside.is_none() && row.key.id != *self.task().id());
+        let (interrupted, running): (Vec<&TaskRow>, Vec<&TaskRow>) = others.partition(|row| row.interrupted);
         let taken = (interrupted.len() + running.len()) as u64;
         if taken < most {
             return Ok(None);

@@ -171,12 +171,8 @@ impl Engine {
             drop(tokio::spawn(async move { inner.command(&task, signal, None).await }));
             return Ok(TaskStatus::Running);
         }
-        self.see_through(async move {
-            let status = inner.command(&task, Asked::simply(Command::Signal { name, payload, by }), None).await;
-            inner.wake();
-            status
-        })
-        .await
+        let signal = Asked::simply(Command::Signal { name, payload, by });
+        self.see_through(async move { inner.command(&task, signal, None).await }).await
     }
 }
 
@@ -332,6 +328,8 @@ impl Inner {
         };
         match self.store.commit(commit).await {
             Ok(committed) => {
+                // It may be ready now, and what it had may be what another waits for.
+                self.wake();
                 self.happened(&events, &changed);
                 if ended {
                     self.cancel_children(task, children);

@@ -7,7 +7,7 @@ use milepost_core::id::TaskId;
 use milepost_core::message::Arrival;
 use milepost_core::task::By;
 use milepost_core::time::{Millis, Timestamp};
-use milepost_engine::{Clock, Engine, Options, Received, Registry, Target, VerbError};
+use milepost_engine::{Clock, Engine, Options, Received, Registry, Target, Verb, VerbError};
 use milepost_store::memory::MemoryStore;
 use milepost_store::{Membership, Resubmit, Start, Store};
 use serde_json::json;
@@ -17,7 +17,7 @@ use crate::dice::Dice;
 use crate::flows::Program;
 use crate::life::Life;
 use crate::outside::{Outside, Work};
-use crate::schedule::{Act, Aim, Schedule, Step, Via};
+use crate::schedule::{Act, Aim, Network, Schedule, Step, Via};
 use crate::shared::{DAWN, Shared, Weather};
 use crate::trace::Trace;
 use crate::watch::Watch;
@@ -195,6 +195,9 @@ impl<'a> World<'a> {
         options.on_store_loss = setup.on_store_loss;
         options.lease = lease.as_duration();
         options.clock = clock(&self.shared, skew_ms, setup.drift_ppm);
+        if hears_everything(self.schedule) {
+            options.sweep = Duration::from_secs(24 * 3600);
+        }
         options.boot_id = who.as_str().into();
         options.spawner = life.spawner();
         self.shared.state().watch.joins(number, setup.on_store_loss);
@@ -414,6 +417,27 @@ async fn ends_when_ousted(engine: Engine, life: Arc<Life>, shared: Arc<Shared>, 
         shared.say(&who, || why);
         life.kill();
     }
+}
+
+/// Whether whoever writes lives to hear what came of it, so that nobody needs to look for what there was no word of.
+/// Where nodes do not need to, they do not: a word that is forgotten would be found only late.
+fn hears_everything(schedule: &Schedule) -> bool {
+    let Network { latency_ms: _, lost, answer_lost, late, repeated } = schedule.network;
+    let misses = |step: &Step| match &step.act {
+        Act::Cut { .. } | Act::Away { .. } | Act::Slow { .. } => true,
+        // Some of its tasks are cancelled by whoever finds them, if the one who was asked dies.
+        Act::Operate { target: Aim::Plan(_), verb: Verb::Cancel, .. } => true,
+        Act::Submit { .. }
+        | Act::Operate { .. }
+        | Act::Signal { .. }
+        | Act::Message { .. }
+        | Act::Kill { .. }
+        | Act::Stop { .. }
+        | Act::Usurp { .. }
+        | Act::Freeze { .. }
+        | Act::SetClock { .. } => false,
+    };
+    lost + answer_lost + late + repeated == 0 && !schedule.steps.iter().any(misses)
 }
 
 /// How far nodes may be from the store's time: they learn it by calls that take their time, and not the same each way.

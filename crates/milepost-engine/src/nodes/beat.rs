@@ -14,9 +14,6 @@ use crate::runner::{at, chain};
 /// A lease is judged by the store's clock, to the millisecond; a look in the same moment would come too early.
 const A_MOMENT: Duration = Duration::from_millis(10);
 
-/// Whoever cancels a plan cancels its tasks one by one; those that it did not get to are looked for this often.
-const SWEEP_EVERY: Duration = Duration::from_secs(60);
-
 impl Inner {
     /// Not among the tasks that a stop waits for: the last of those still needs its lease.
     pub(crate) fn begin_to_beat(self: &Arc<Self>) {
@@ -36,7 +33,7 @@ async fn beat_loop(inner: Arc<Inner>) {
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // By what the clock has gone, not by what it says: that may jump when it is corrected.
     let mut awake_at = inner.clock.elapsed();
-    let (mut beat_at, mut sweep_at) = (awake_at, awake_at + SWEEP_EVERY);
+    let (mut beat_at, mut sweep_at) = (awake_at, awake_at + inner.sweep_every());
     let mut beats = FuturesUnordered::new();
     let mut look_again = None;
     loop {
@@ -56,7 +53,8 @@ async fn beat_loop(inner: Arc<Inner>) {
                     beats.push(beat(inner.clone()));
                 }
                 if now >= sweep_at {
-                    sweep_at = now + SWEEP_EVERY;
+                    sweep_at = now + inner.sweep_every();
+                    inner.wake();
                     inner.finish_cancelled_plans_soon();
                 }
             }

@@ -148,7 +148,6 @@ impl Inner {
         if let Err(error) = self.command(parent, Asked::simply(Command::ChildEnded { child, result }), None).await {
             tracing::debug!(%parent, %error, "the parent of a workflow did not want to know of its end");
         }
-        self.wake();
     }
 
     /// Nobody waits for these any more. A crash may cut this short: `finish_cancelled_children` goes on with it.
@@ -175,7 +174,6 @@ impl Inner {
                 Ok(_) => break,
             }
         }
-        self.wake();
     }
 
     /// Open workflows whose parents were cancelled by a node that did not live to tell them.

@@ -4,5 +4,6 @@ mod chaos;
 mod children;
 mod clocks;
 mod letters;
+mod looking;
 mod losing;
 mod together;
