@@ -442,16 +442,16 @@ impl Task {
         }
     }
 
-    /// The stages that an attempt may have left something of, then the completed ones, each from the last to the first;
-    /// those without a handler are passed over.
+    /// The stages that were begun and are not done, then those that are, each from the last to the first; those that left
+    /// nothing or have no handler are passed over.
     pub(super) fn undo_order(&self) -> Vec<usize> {
-        let left = (0..self.stages.len()).rev().filter(|i| self.stages[*i].may_have_left_something());
-        let left = left.filter(|_| !planted("what failed is not undone"));
-        let completed = self.done.iter().rev().filter_map(|name| self.stage_index(name));
-        let mut order: Vec<usize> = left
-            .chain(completed.filter(|i| self.stages[*i].status == StageStatus::Completed))
-            .filter(|i| self.definitions()[*i].rollback.is_some())
-            .collect();
+        let open = (0..self.stages.len()).rev().filter(|i| !self.stages[*i].status.is_done());
+        let open = open.filter(|_| !planted("what failed is not undone"));
+        let done = self.done.iter().rev().filter_map(|name| self.stage_index(name));
+        let left_something =
+            |i: &usize| self.stages[*i].status == StageStatus::Completed || self.stages[*i].may_have_left_something();
+        let has_handler = |i: &usize| self.definitions()[*i].rollback.is_some();
+        let mut order: Vec<usize> = open.chain(done).filter(left_something).filter(has_handler).collect();
         if planted("a rollback goes forwards") {
             order.reverse();
         }

@@ -200,6 +200,23 @@ fn a_stage_whose_second_attempt_skipped_it_is_undone_for_what_the_first_may_have
 }
 
 #[test]
+fn a_stage_that_was_skipped_in_the_end_is_undone_after_those_that_needed_it() {
+    let mut run = Run::of(chain([stage("a").undoable(), stage("b").undoable(), stage("c").undoable().attempts(1)]));
+    run.claim();
+    run.fails("a");
+    run.after(SECOND).act(Command::Wake);
+    run.ended("a", StageResult::Skip("nothing to do".to_owned()));
+    run.succeeds("b");
+    run.fails("c");
+    run.act(rollback());
+
+    assert_eq!(run.claim(), ["STAGE_STARTED c 1 to undo"]);
+    assert_eq!(run.succeeds("c"), ["STAGE_ROLLED_BACK c", "STAGE_STARTED b 1 to undo"]);
+    assert_eq!(run.succeeds("b"), ["STAGE_ROLLED_BACK b", "STAGE_STARTED a 1 to undo"]);
+    assert_eq!(run.succeeds("a"), ["STAGE_ROLLED_BACK a", "TASK_ROLLED_BACK"]);
+}
+
+#[test]
 fn a_run_from_the_start_answers_only_for_itself() {
     let mut run = failed_at_c();
     run.act(retry(false));
