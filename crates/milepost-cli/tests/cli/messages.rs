@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use milepost_core::id::TaskId;
+use milepost_core::id::{PlanId, TaskId};
 use milepost_core::message::Arrival;
-use milepost_core::time::Millis;
-use milepost_engine::{Engine, Options, Received, Registry};
+use milepost_core::time::{Millis, Timestamp};
+use milepost_engine::{Clock, Engine, Options, Received, Registry};
 use milepost_store::sqlite::SqliteStore;
 use milepost_store::{Resubmit, Start};
 use serde_json::Value;
@@ -21,32 +21,42 @@ stages:
 tasks: [{ id: a }, { id: b }]
 ";
 
-/// A store in which both tasks have had their messages and gave up.
-fn given_up() -> World {
+/// Submits the plan to a store and does something with it, in this process.
+fn with_engine(options: Options, work: impl AsyncFnOnce(&Engine)) -> World {
     let world = World::new();
     world.file("uploads.yaml", CHAINS);
     let work = async {
         let kinds = milepost_stages::builtin().into_iter();
         let registry = kinds.fold(Registry::new(), |registry, (name, kind)| registry.with(name, kind));
         let store = SqliteStore::open(world.path().join("milepost.db")).expect("a store");
-        let engine = Engine::new(Arc::new(store), registry, Options::new("node-1"));
-        engine.start();
+        let engine = Engine::new(Arc::new(store), registry, options);
         let plan = Arc::new(engine.registry().read_plan("plan", CHAINS.as_bytes()).expect("a plan"));
-        let id = plan.definition.id.clone();
         engine.submit(plan, Start::AtOnce, Resubmit::Same).await.expect("an accepted plan");
-        for task in ["a", "b"] {
-            let remembered_until = engine.clock().now() + Millis::from_secs(3600);
-            let (id, text) = (format!("m-{task}").into(), r#"{"seen":"here"}"#.into());
-            let message = Arrival { id, deadline: None, remembered_until, text, origin: None };
-            let received = engine.receive(&TaskId::parse(task).expect("an id"), Arc::new(message)).await;
-            assert_eq!(received.expect("a store"), Received::Started);
-        }
-        engine.wait_for_plan(&id, |row| row.ended_at.is_some()).await.expect("a plan");
+        work(&engine).await;
         engine.stop().await;
     };
     let _ = rustls::crypto::ring::default_provider().install_default();
     tokio::runtime::Runtime::new().expect("a runtime").block_on(work);
     world
+}
+
+async fn is_sent_a_message(engine: &Engine, task: &str, deadline: Option<Timestamp>) {
+    let remembered_until = engine.clock().now() + Millis::from_secs(3600);
+    let (id, text) = (format!("m-{task}").into(), r#"{"seen":"here"}"#.into());
+    let message = Arrival { id, deadline, remembered_until, text, origin: None };
+    let received = engine.receive(&TaskId::parse(task).expect("an id"), Arc::new(message)).await;
+    assert_eq!(received.expect("a store"), Received::Started);
+}
+
+/// A store in which both tasks have had their messages and gave up.
+fn given_up() -> World {
+    with_engine(Options::new("node-1"), async |engine| {
+        engine.start();
+        is_sent_a_message(engine, "a", None).await;
+        is_sent_a_message(engine, "b", None).await;
+        let id = PlanId::parse("uploads").expect("an id");
+        engine.wait_for_plan(&id, |row| row.ended_at.is_some()).await.expect("a plan");
+    })
 }
 
 fn ids(world: &World, args: &[&str]) -> Vec<String> {
@@ -100,7 +110,24 @@ fn dead_letters_are_put_back_through_a_server_and_run_at_once() {
         (again.len() == 2).then_some(again)
     });
     assert!(again.iter().all(|id| !list.contains(id)));
-    served.stop();
+    let said = served.stop().stderr;
+    assert_eq!(said.matches("it is among the dead letters").count(), 2, "{said}");
+}
+
+#[test]
+fn a_server_warns_once_of_a_message_that_expired_before_its_task_started() {
+    let mut long_ago = Options::new("node-1");
+    long_ago.clock = Clock::manual(Timestamp::from_millis(1_700_000_000_000));
+    let world = with_engine(long_ago, async |engine| {
+        let deadline = engine.clock().now() + Millis::from_secs(1);
+        is_sent_a_message(engine, "a", Some(deadline)).await;
+    });
+    let served = world.serve(&[]);
+    world.wait_for_status("a", "FAILED");
+    let said = served.stop().stderr;
+    let warned: Vec<&str> = said.lines().filter(|line| line.contains("message expired")).collect();
+    assert_eq!(warned.len(), 1, "{said}");
+    assert!(warned[0].contains("WARN") && warned[0].contains("task=a"), "{said}");
 }
 
 #[test]
