@@ -127,7 +127,7 @@ fn refused_by_server(status: u16, code: &str, message: String) -> Failure {
         (403, _) => Failure::new(Exit::OutOfReach, message),
         (404, _) => Failure::new(Exit::NotFound, message),
         (409, "clash") => Failure::new(Exit::Usage, message),
-        (409, _) => Failure::new(Exit::Refused, message),
+        (409, _) | (422, "key-reused") => Failure::new(Exit::Refused, message),
         (400..500, _) if status != 429 => Failure::new(Exit::Usage, message),
         _ => Failure::new(Exit::OutOfReach, message).help("the server may be busy or stopping: try again"),
     }

@@ -1,6 +1,6 @@
 //! `signal`: a message for a workflow, which may be waiting for it or ask for it later.
 
-use milepost_core::id::{StageName, TaskId};
+use milepost_core::id::{IdempotencyKey, StageName, TaskId};
 use serde_json::Value;
 
 use crate::context::Context;
@@ -18,6 +18,9 @@ pub(crate) struct Args {
     /// What goes with it; left out: null
     #[arg(value_name = "JSON", allow_hyphen_values = true)]
     payload: Option<String>,
+    /// Sent again under the same key, it is not received again [default: a new key]
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
     /// Why, for the log
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -27,7 +30,9 @@ pub(crate) async fn signal(context: &Context, args: Args) -> Outcome {
     let task = TaskId::parse(&args.task).map_err(|_| missing(context, "task", &args.task))?;
     let name = StageName::parse(&args.name).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let payload = args.payload.as_deref().map_or(Ok(Value::Null), json)?;
-    let signal = Signal { task, name, payload, by: context.by(args.reason) };
+    let key = args.key.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
+    let key = IdempotencyKey::parse(key).map_err(|error| Failure::new(Exit::Usage, format!("--key: {error}")))?;
+    let signal = Signal { task, name, payload, key, by: context.by(args.reason) };
     let Operated { answer, goes_on } = context.source()?.signal(signal).await?;
     let mut data = Data::new();
     if context.json {

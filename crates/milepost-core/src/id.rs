@@ -22,6 +22,8 @@ pub enum InvalidName {
     TenantControl { tenant: String },
     #[error("tenant is empty; leave it out for a task that needs no lock")]
     TenantEmpty,
+    #[error("an idempotency key has 1 to 255 printable ASCII characters")]
+    IdempotencyKey,
 }
 
 fn check_name(what: &'static str, name: &str) -> Result<(), InvalidName> {
@@ -52,6 +54,11 @@ fn check_tenant(tenant: &str) -> Result<(), InvalidName> {
         return Err(InvalidName::TenantControl { tenant: shorten(tenant) });
     }
     Ok(())
+}
+
+fn check_idempotency_key(key: &str) -> Result<(), InvalidName> {
+    let fits = (1..=255).contains(&key.len()) && key.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if fits { Ok(()) } else { Err(InvalidName::IdempotencyKey) }
 }
 
 /// A name long enough to recognise, short enough for an error line.
@@ -168,6 +175,12 @@ name_type!(
     r"^[^\x00-\x1f\x7f-\x9f]{1,256}$",
     check_tenant
 );
+name_type!(
+    /// The name that a client gives to one request, so that it is done once however often it is sent.
+    IdempotencyKey,
+    "^[ -~]{1,255}$",
+    check_idempotency_key
+);
 
 #[cfg(test)]
 mod tests {
@@ -189,6 +202,16 @@ mod tests {
         assert!(Tenant::parse("x".repeat(256)).is_ok());
         for bad in ["", "a\nb", "\u{7f}", &"x".repeat(257)] {
             assert!(Tenant::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_idempotency_key_is_printable_ascii_of_255_characters_at_most() {
+        for good in ["a", " \"~", &"x".repeat(255)] {
+            assert!(IdempotencyKey::parse(good).is_ok(), "{good}");
+        }
+        for bad in ["", "a\nb", "\u{7f}", "é", &"x".repeat(256)] {
+            assert!(IdempotencyKey::parse(bad).is_err(), "{bad:?}");
         }
     }
 }

@@ -42,7 +42,7 @@ fn events() -> Vec<(String, Event)> {
         Event::TaskRepaired { by: by(), reason: reason.clone() },
         Event::DeadLettered { reason },
         Event::MessageReceived { message: message("m1", None) },
-        Event::SignalReceived { name: stage.clone(), payload: serde_json::Value::Null, by: by() },
+        Event::SignalReceived { name: stage.clone(), payload: serde_json::Value::Null, by: by(), id: None },
         Event::ValueRecorded { name: "now".to_owned(), value: serde_json::Value::Null },
         Event::TaskContinued { input: Arc::default() },
     ];

@@ -92,7 +92,7 @@ impl Engine {
         let now = self.clock().now();
         let PoisonOrigin { original_topic: name, original_key, original_message, written_as } = origin;
         let (text, message_id) = match written_as {
-            WrittenAs::Text => renewed(original_message, now),
+            WrittenAs::Text => renewed(original_message, now, self.inner().new_id()),
             WrittenAs::Base64 => (original_message, None),
         };
         let parcel = Parcel {
@@ -101,7 +101,7 @@ impl Engine {
             headers: Vec::new(),
             body: Value::String(text),
         };
-        let key = message_id.clone().unwrap_or_else(new_id);
+        let key = message_id.clone().unwrap_or_else(|| self.inner().new_id());
         let (keep, strike) = (vec![outbox(key, &parcel, now)], vec![(Book::DeadLetters, id.to_owned())]);
         self.store().change_books(BookChange { keep, strike }).await?;
         Ok(Redriven { message_id, task: None })
@@ -109,18 +109,13 @@ impl Engine {
 }
 
 /// What can be read as a message gets another id, or it would be known, and as much time again.
-fn renewed(text: String, now: Timestamp) -> (String, Option<String>) {
+fn renewed(text: String, now: Timestamp, id: String) -> (String, Option<String>) {
     let Ok(Value::Object(mut message)) = serde_json::from_str(&text) else { return (text, None) };
-    let id = new_id();
     message.insert("messageId".to_owned(), Value::String(id.clone()));
     if message.contains_key("deadline") {
         message.insert("deadline".to_owned(), Value::String((now + START_WITHIN).to_string()));
     }
     (Value::Object(message).to_string(), Some(id))
-}
-
-fn new_id() -> String {
-    uuid::Uuid::now_v7().to_string()
 }
 
 fn damaged(id: &str, error: &serde_json::Error) -> VerbError {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
-use milepost_core::id::{PlanId, TaskId};
+use milepost_core::id::{IdempotencyKey, PlanId, TaskId};
 use milepost_core::plan::{Plan, Recovery, Trigger};
 use milepost_core::planted::planted;
 use milepost_core::task::PlanStatus;
@@ -27,6 +27,7 @@ use crate::feed::{Feed, FeedItem};
 use crate::guards::Guards;
 use crate::health::{Health, OnStoreLoss};
 use crate::identity::StoreIdentity;
+use crate::ids::Ids;
 use crate::live::Live;
 use crate::meters::Meters;
 use crate::nodes::{CutOff, Membership};
@@ -61,12 +62,13 @@ pub struct Options {
     pub clock: Clock,
     /// Another at every start, so that a node can be told from the one that had its name before.
     pub boot_id: Arc<str>,
+    pub ids: Ids,
     pub spawner: Spawner,
 }
 
 impl Options {
     pub fn new(node: impl Into<Arc<str>>) -> Self {
-        let heartbeat = Duration::from_secs(10);
+        let (heartbeat, ids) = (Duration::from_secs(10), Ids::default());
         Self {
             node: node.into(),
             capacity: 1024,
@@ -78,7 +80,8 @@ impl Options {
             on_store_loss: OnStoreLoss::default(),
             recovery: Recovery::default(),
             clock: Clock::system(),
-            boot_id: uuid::Uuid::now_v7().to_string().into(),
+            boot_id: ids.next().into(),
+            ids,
             spawner: Spawner::default(),
         }
     }
@@ -332,6 +335,16 @@ impl Inner {
 
     pub(crate) fn node(&self) -> &str {
         &self.options.node
+    }
+
+    /// Unique, also among nodes.
+    pub(crate) fn new_id(&self) -> String {
+        self.options.ids.next()
+    }
+
+    /// For a request whose sender gave it none.
+    pub(crate) fn new_key(&self) -> IdempotencyKey {
+        IdempotencyKey::parse(self.new_id()).expect("an id is short and printable")
     }
 
     pub(crate) fn boot_id(&self) -> &str {

@@ -62,7 +62,7 @@ impl Engine {
     pub(crate) fn message(&self, task: &TaskId, within: Option<Millis>) -> Message {
         let now = self.clock().now();
         Message {
-            message_id: uuid::Uuid::now_v7().to_string(),
+            message_id: self.inner().new_id(),
             task_id: task.clone(),
             published_at: Some(now),
             deadline: Some(now + within.unwrap_or(START_WITHIN)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use milepost_core::api::LeftTask;
-use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
+use milepost_core::id::{IdempotencyKey, PlanId, StageName, TaskId, Tenant};
 use milepost_core::plan::{PlanCommand, PlanRejection, next_plan_status};
 use milepost_core::planted::planted;
 use milepost_core::task::{By, Command, Decision, PlanStatus, Record, Rejection, TaskStatus, decide};
@@ -160,18 +160,31 @@ impl Engine {
         payload: serde_json::Value,
         by: By,
     ) -> Result<TaskStatus, VerbError> {
+        self.signal_under(self.inner().new_key(), task, name, payload, by).await
+    }
+
+    /// The same, under a key of the sender's own: sent again, it is not received again, and answered as if it were. A
+    /// workflow remembers its last thousand signals.
+    pub async fn signal_under(
+        &self,
+        key: IdempotencyKey,
+        task: &TaskId,
+        name: StageName,
+        payload: serde_json::Value,
+        by: By,
+    ) -> Result<TaskStatus, VerbError> {
         let bytes = size(&payload);
         if bytes > MAX_RESULT_BYTES {
             let words = format!("signal `{name}` has {bytes} bytes, more than 1 MiB; send a reference instead");
             return Err(VerbError::Refused(words));
         }
         let (inner, task) = (self.inner().clone(), task.clone());
+        // The holder of the task may commit it and die before it answers: whoever is asked next knows it by its key.
+        let signal = Asked::simply(Command::Signal { name, payload, by, id: Some(key) });
         if planted("a signal is answered too early") {
-            let signal = Asked::simply(Command::Signal { name, payload, by });
             drop(tokio::spawn(async move { inner.command(&task, signal, None).await }));
             return Ok(TaskStatus::Running);
         }
-        let signal = Asked::simply(Command::Signal { name, payload, by });
         self.see_through(async move { inner.command(&task, signal, None).await }).await
     }
 }
@@ -592,7 +605,8 @@ fn asks_for_more(rejection: &Rejection) -> bool {
         Rejection::Status { .. }
         | Rejection::Stale { .. }
         | Rejection::NothingToRollBack { .. }
-        | Rejection::NotAWorkflow { .. } => false,
+        | Rejection::NotAWorkflow { .. }
+        | Rejection::KeyReused { .. } => false,
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use axum::http::{HeaderMap, HeaderName, StatusCode};
+use milepost_core::id::IdempotencyKey;
 use milepost_store::RequestKey;
 use sha2::{Digest, Sha256};
 
@@ -13,17 +14,15 @@ use crate::problem::{Answer, Problem};
 
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
-const LONGEST: usize = 255;
 
 /// The key that came with a request, if one did.
-pub(crate) fn key(headers: &HeaderMap) -> Answer<Option<String>> {
+pub(crate) fn key(headers: &HeaderMap) -> Answer<Option<IdempotencyKey>> {
     let mut values = headers.get_all(HEADER).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
         return Err(Problem::bad_request("there is more than one Idempotency-Key"));
     }
-    let key = value.to_str().ok().and_then(read);
-    let key = key.filter(|key| key.len() <= LONGEST && key.bytes().all(|byte| matches!(byte, b' '..=b'~')));
+    let key = value.to_str().ok().and_then(read).and_then(|key| IdempotencyKey::parse(key).ok());
     let expected = "the Idempotency-Key is not one; expected 1 to 255 printable ASCII characters, bare or in quotes";
     key.map(Some).ok_or_else(|| Problem::bad_request(expected))
 }
@@ -43,7 +42,7 @@ fn read(text: &str) -> Option<String> {
 }
 
 /// The key as the store has it, with all that makes this request what it is. One caller's keys are not another's.
-pub(crate) fn request_key(caller: &Caller, key: &str, asked: &[&[u8]]) -> RequestKey {
+pub(crate) fn request_key(caller: &Caller, key: &IdempotencyKey, asked: &[&[u8]]) -> RequestKey {
     let mut digest = Sha256::new();
     for part in asked {
         digest.update((part.len() as u64).to_be_bytes());

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use milepost_core::api::{ProblemPart, ProblemView};
+use milepost_core::task::Rejection;
 use milepost_engine::{EngineError, VerbError};
 use milepost_store::StoreError;
 
@@ -127,6 +128,9 @@ impl From<VerbError> for Problem {
         match error {
             VerbError::Store(error) => error.into(),
             VerbError::NotFound { what, id } => Self::not_found(what, &id),
+            VerbError::Rejected(Rejection::KeyReused { .. }) => {
+                Self::new(StatusCode::UNPROCESSABLE_ENTITY, "key-reused", error.to_string())
+            }
             VerbError::Rejected(_) | VerbError::Plan(_) | VerbError::Refused(_) => {
                 Self::new(StatusCode::CONFLICT, "refused", error.to_string())
             }

@@ -84,6 +84,8 @@ pub struct NodeRow {
 /// What somebody asks of a task that a node holds; only that node can do it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Letter {
+    /// Posted again under the same id, because an answer was lost, it is still one letter.
+    pub id: String,
     pub task: TaskId,
     pub body: String,
 }

@@ -141,7 +141,7 @@ async fn a_letter_reaches_the_node_that_holds_its_task_and_the_answer_whoever_as
     let (one, asks) = (store.join(member("one")), store.join(Membership::visitor()));
     submit(&asks, ONE).await;
     let task = TaskId::parse("a").unwrap();
-    let letter = Letter { task: task.clone(), body: "please".to_owned() };
+    let letter = Letter { id: "one".to_owned(), task: task.clone(), body: "please".to_owned() };
     assert_eq!(asks.post(letter.clone()).await.unwrap(), None, "nobody holds it");
     claim(&one, "one").await;
     one.called().await;
@@ -157,6 +157,22 @@ async fn a_letter_reaches_the_node_that_holds_its_task_and_the_answer_whoever_as
     pass(Duration::from_secs(3601)).await;
     one.beat(Beat::default()).await.unwrap();
     assert_eq!(asks.answer_to(number).await.unwrap(), None, "it is forgotten");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_letter_that_is_posted_again_is_still_one_letter() {
+    let store = MemoryStore::new();
+    let (one, asks) = (store.join(member("one")), store.join(Membership::visitor()));
+    submit(&asks, ONE).await;
+    claim(&one, "one").await;
+    let letter = |id: &str| Letter { id: id.to_owned(), task: TaskId::parse("a").unwrap(), body: "go".to_owned() };
+    let number = asks.post(letter("one")).await.unwrap().unwrap();
+    assert_eq!(asks.post(letter("one")).await.unwrap(), Some(number));
+    assert_eq!(one.letters().await.unwrap().len(), 1);
+    one.answer(number, "done".to_owned()).await.unwrap();
+    assert_eq!(asks.post(letter("one")).await.unwrap(), Some(number));
+    assert!(one.letters().await.unwrap().is_empty(), "it is answered already");
+    assert_ne!(asks.post(letter("two")).await.unwrap(), Some(number));
 }
 
 #[tokio::test(start_paused = true)]

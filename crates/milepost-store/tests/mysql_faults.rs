@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use milepost_core::task::TaskStatus;
 use milepost_core::time::Millis;
-use milepost_store::{Beat, Membership, MysqlStore, Store, StoreError};
+use milepost_store::{Beat, Letter, Membership, MysqlStore, Store, StoreError};
 use mysql_async::prelude::Queryable;
 
 #[allow(dead_code, reason = "each test uses its part of it")]
@@ -75,6 +75,19 @@ async fn a_commit_whose_answer_is_lost_is_found_out_by_its_version() {
     assert!(matches!(again, Err(StoreError::Conflict { .. })), "{again:?}");
     let stored = a.task(&held.key.id).await.unwrap().unwrap();
     assert_eq!((stored.task.status(), stored.task.version()), (TaskStatus::Completed, finish(&held).task.version()));
+}
+
+#[tokio::test]
+async fn a_letter_whose_answer_is_lost_is_posted_once() {
+    let Some((database, proxy)) = given().await else { return };
+    let (a, b) = (node(&database, "a", Millis::from_secs(15)).await, behind(&proxy, &database, "b").await);
+    submit(&a, plan("p", &[("t", None)], |_| {})).await;
+    let held = claim(&a, "a", 1).await.unwrap().tasks.remove(0);
+    proxy.cut_after("INSERT INTO milepost_letters");
+    let letter = Letter { id: "one".to_owned(), task: held.key.id.clone(), body: "go".to_owned() };
+    let no = b.post(letter.clone()).await.unwrap().expect("a live node holds it");
+    let posted = a.letters().await.unwrap();
+    assert_eq!(posted.iter().map(|posted| (posted.no, &posted.letter)).collect::<Vec<_>>(), [(no, &letter)]);
 }
 
 #[tokio::test]

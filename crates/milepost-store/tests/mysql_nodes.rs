@@ -190,7 +190,7 @@ async fn a_letter_reaches_the_node_that_holds_the_task_and_its_answer_comes_back
     let held = claim(&a, "a", 1).await.unwrap().tasks.remove(0);
     // What it was called for so far is of no interest.
     while tokio::time::timeout(Duration::from_millis(1500), a.called()).await.is_ok() {}
-    let letter = Letter { task: held.key.id.clone(), body: "please 'pause' \\ é".to_owned() };
+    let letter = Letter { id: "one".to_owned(), task: held.key.id.clone(), body: "please 'pause' \\ é".to_owned() };
     let no = b.post(letter.clone()).await.unwrap().expect("a live node holds it");
     tokio::time::timeout(PATIENCE, a.called()).await.expect("the holder is called");
     let letters = a.letters().await.unwrap();
@@ -201,8 +201,24 @@ async fn a_letter_reaches_the_node_that_holds_the_task_and_its_answer_comes_back
     tokio::time::timeout(PATIENCE, b.called()).await.expect("whoever asked is called");
     assert_eq!(b.answer_to(no).await.unwrap().as_deref(), Some("done"));
     assert!(a.letters().await.unwrap().is_empty());
-    let nobody = Letter { task: TaskId::parse("idle").unwrap(), body: String::new() };
+    let nobody = Letter { id: "two".to_owned(), task: TaskId::parse("idle").unwrap(), body: String::new() };
     assert_eq!(b.post(nobody).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_letter_that_is_posted_again_is_still_one_letter() {
+    let database = database!();
+    let (a, b) = (node(&database, "a", Millis::from_secs(15)).await, node(&database, "b", Millis::from_secs(15)).await);
+    submit(&a, plan("p", &[("t", None)], |_| {})).await;
+    claim(&a, "a", 1).await.unwrap();
+    let letter = |id: &str| Letter { id: id.to_owned(), task: TaskId::parse("t").unwrap(), body: "go".to_owned() };
+    let no = b.post(letter("one")).await.unwrap().expect("a live node holds it");
+    assert_eq!(b.post(letter("one")).await.unwrap(), Some(no));
+    assert_eq!(a.letters().await.unwrap().len(), 1);
+    a.answer(no, "done".to_owned()).await.unwrap();
+    assert_eq!(b.post(letter("one")).await.unwrap(), Some(no));
+    assert!(a.letters().await.unwrap().is_empty(), "it is answered already");
+    assert_ne!(b.post(letter("two")).await.unwrap(), Some(no));
 }
 
 #[tokio::test]

@@ -292,7 +292,7 @@ node_tests! {
         submit(&*visitor, plan("p", 1, 1)).await;
         assert!(claim(&*visitor, "nobody", 1).await.unwrap().tasks.is_empty());
         assert_eq!(visitor.nodes().await.unwrap().len(), 1);
-        let letter = || Letter { task: task_id("p-0"), body: "stop".to_owned() };
+        let letter = || Letter { id: "one".to_owned(), task: task_id("p-0"), body: "stop".to_owned() };
         assert_eq!(visitor.post(letter()).await.unwrap(), None);
         let held = claim(&*node, "n", 1).await.unwrap().tasks.remove(0);
         let operator = Commit { holder: Holder::Operator, ..cancelled(&held) };
@@ -306,6 +306,20 @@ node_tests! {
         assert!(node.letters().await.unwrap().is_empty());
         assert_eq!(visitor.answer_to(no).await.unwrap().as_deref(), Some("done"));
         assert!(visitor.letters().await.unwrap().is_empty());
+    }
+
+    async fn a_letter_that_is_posted_again_is_still_one_letter(schema: &Schema) {
+        let (visitor, node) = (open(schema, Membership::visitor()).await, node(schema, "n").await);
+        submit(&*visitor, plan("p", 1, 1)).await;
+        claim(&*node, "n", 1).await.unwrap();
+        let letter = |id: &str| Letter { id: id.to_owned(), task: task_id("p-0"), body: "go".to_owned() };
+        let no = visitor.post(letter("one")).await.unwrap().expect("somebody has the task");
+        assert_eq!(visitor.post(letter("one")).await.unwrap(), Some(no));
+        assert_eq!(node.letters().await.unwrap().len(), 1);
+        node.answer(no, "done".to_owned()).await.unwrap();
+        assert_eq!(visitor.post(letter("one")).await.unwrap(), Some(no));
+        assert!(node.letters().await.unwrap().is_empty(), "it is answered already");
+        assert_ne!(visitor.post(letter("two")).await.unwrap(), Some(no));
     }
 
     async fn a_tenant_lock_is_renewed_by_any_node_and_opens_when_nobody_does(schema: &Schema) {
@@ -343,7 +357,7 @@ node_tests! {
         finish(&*a, &held).await.unwrap();
         called().await.expect("a slot is free");
         let held = claim(&*b, "b", 1).await.unwrap().tasks.remove(0);
-        a.post(Letter { task: held.key.id.clone(), body: "stop".to_owned() }).await.unwrap();
+        a.post(Letter { id: "one".to_owned(), task: held.key.id.clone(), body: "stop".to_owned() }).await.unwrap();
         called().await.expect("a letter");
         b.answer(1, "done".to_owned()).await.unwrap();
         let (lease, wake) = (LeaseChange::Release(Wake::Recovery), b.clone());
@@ -378,7 +392,7 @@ node_tests! {
         let writes: Vec<_> = (0..6).map(|number| {
             let held = relay.hold("post_letter");
             let node = node.clone();
-            let letter = Letter { task: task_id("p-0"), body: format!("letter {number}") };
+            let letter = Letter { id: number.to_string(), task: task_id("p-0"), body: format!("letter {number}") };
             (held, tokio::spawn(async move { node.post(letter).await }))
         }).collect();
         for (held, _) in &writes {

@@ -185,7 +185,7 @@ async fn a_letter_reaches_the_node_that_holds_its_task_and_its_answer_comes_back
     let place = Place::new();
     let (node, other, visitor) = (place.node("a").await, place.node("b").await, place.visitor().await);
     submit(&node, plan("p", &[("t", None)])).await;
-    let letter = || Letter { task: task_id("t"), body: "pause".to_owned() };
+    let letter = || Letter { id: "one".to_owned(), task: task_id("t"), body: "pause".to_owned() };
     assert_eq!(visitor.post(letter()).await.unwrap(), None, "nobody holds it");
     claim_one(&node).await;
     node.called().await;
@@ -199,6 +199,25 @@ async fn a_letter_reaches_the_node_that_holds_its_task_and_its_answer_comes_back
     node.answer(no, "done".to_owned()).await.unwrap();
     assert!(node.letters().await.unwrap().is_empty());
     assert_eq!(visitor.answer_to(no).await.unwrap().as_deref(), Some("done"));
+}
+
+#[tokio::test]
+async fn a_letter_that_is_posted_again_is_still_one_letter() {
+    if is_missing() {
+        return;
+    }
+    let place = Place::new();
+    let (node, visitor) = (place.node("a").await, place.visitor().await);
+    submit(&node, plan("p", &[("t", None)])).await;
+    claim_one(&node).await;
+    let letter = |id: &str| Letter { id: id.to_owned(), task: task_id("t"), body: "go".to_owned() };
+    let no = visitor.post(letter("one")).await.unwrap().expect("a node holds it");
+    assert_eq!(visitor.post(letter("one")).await.unwrap(), Some(no));
+    assert_eq!(node.letters().await.unwrap().len(), 1);
+    node.answer(no, "done".to_owned()).await.unwrap();
+    assert_eq!(visitor.post(letter("one")).await.unwrap(), Some(no));
+    assert!(node.letters().await.unwrap().is_empty(), "it is answered already");
+    assert_ne!(visitor.post(letter("two")).await.unwrap(), Some(no));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use milepost_core::id::{PlanId, StageName, TaskId};
+use milepost_core::id::{IdempotencyKey, PlanId, StageName, TaskId};
 use milepost_core::task::{By, Task, TaskStatus, TaskView};
 use milepost_engine::workflow::outcome;
 use milepost_engine::{Engine, Target, Verb};
@@ -44,6 +44,13 @@ impl<T: DeserializeOwned> Handle<T> {
     pub async fn signal(&self, name: &str, payload: impl Serialize) -> Result<(), Error> {
         let (name, payload) = (StageName::parse(name)?, serde_json::to_value(payload)?);
         self.engine.signal(&self.id, name, payload, by()).await?;
+        Ok(())
+    }
+
+    /// The same under a key of the caller's own: sent again, by this process or the next, it is not received again.
+    pub async fn signal_under(&self, key: &str, name: &str, payload: impl Serialize) -> Result<(), Error> {
+        let (key, name) = (IdempotencyKey::parse(key)?, StageName::parse(name)?);
+        self.engine.signal_under(key, &self.id, name, serde_json::to_value(payload)?, by()).await?;
         Ok(())
     }
 

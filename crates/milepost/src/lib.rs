@@ -51,7 +51,7 @@ pub use error::Error;
 pub use handle::Handle;
 pub use milepost_core::breaker::Breaker;
 pub use milepost_core::failure::{ErrorType, Failure, MaxRetriesExceeded};
-pub use milepost_core::id::{InvalidName, PlanId, StageName, TaskId, Tenant};
+pub use milepost_core::id::{IdempotencyKey, InvalidName, PlanId, StageName, TaskId, Tenant};
 pub use milepost_core::plan::WorkflowRef;
 pub use milepost_core::task::{TaskStatus, TaskView};
 pub use milepost_core::time::Timestamp;

@@ -2,7 +2,7 @@
 
 use milepost::{Context, Failure, Milepost};
 use milepost_core::api::Reason;
-use milepost_core::id::{StageName, TaskId};
+use milepost_core::id::{IdempotencyKey, StageName, TaskId};
 use milepost_core::task::By;
 use milepost_engine::Verb;
 use milepost_engine::owner::{Answer, Name, Request, SignalOrder, call};
@@ -30,8 +30,10 @@ async fn a_programs_workflow_is_signalled_and_paused_by_way_of_the_socket_beside
         let answer = call(&file, &Request::new(Name::Id("w".into()), verb, by())).await.expect("an owner");
         assert!(matches!(answer, Answer::Done(_)), "{answer:?}");
     }
-    let order =
-        |task: &str| SignalOrder::new(task_id(task), StageName::parse("go").expect("a name"), json!("went"), by());
+    let order = |task: &str| {
+        let (name, key) = (StageName::parse("go").expect("a name"), IdempotencyKey::parse("k").expect("a key"));
+        SignalOrder::new(task_id(task), name, json!("went"), by(), key)
+    };
     let answer: Answer = call(&file, &order("nobody")).await.expect("an owner");
     assert!(matches!(answer, Answer::NotFound { .. }), "{answer:?}");
     let answer: Answer = call(&file, &order("w")).await.expect("an owner");

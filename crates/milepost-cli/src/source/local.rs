@@ -146,7 +146,7 @@ impl Source for Local {
     async fn signal(&self, signal: Signal) -> Result<Operated, Failure> {
         self.url.must_exist()?;
         let target = signal.task.to_string();
-        let order = SignalOrder::new(signal.task, signal.name, signal.payload, signal.by);
+        let order = SignalOrder::new(signal.task, signal.name, signal.payload, signal.by, signal.key);
         let (answer, goes_on) = ask(&self.url, &order).await?;
         operated(target, "signal", answer, goes_on)
     }

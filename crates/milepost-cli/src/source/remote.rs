@@ -166,7 +166,7 @@ impl Source for Remote {
     }
 
     async fn signal(&self, signal: Signal) -> Result<Operated, Failure> {
-        let answer = self.client.signal(&signal.task, &signal.name, &signal.payload).await?;
+        let answer = self.client.signal_under(&signal.key, &signal.task, &signal.name, &signal.payload).await?;
         Ok(Operated { answer, goes_on: true })
     }
 

@@ -6,7 +6,7 @@ use milepost::WatchEvent;
 use milepost_core::api::{
     CheckpointView, DeadLetterView, Explanation, List, PlanReport, PlanView, PublishAnswer, RedriveAnswer, VerbAnswer,
 };
-use milepost_core::id::{PlanId, StageName, TaskId};
+use milepost_core::id::{IdempotencyKey, PlanId, StageName, TaskId};
 use milepost_core::task::{By, EventView, TaskView};
 use milepost_core::time::Millis;
 use milepost_engine::Verb;
@@ -89,6 +89,8 @@ pub(crate) struct Signal {
     pub(crate) task: TaskId,
     pub(crate) name: StageName,
     pub(crate) payload: Value,
+    /// Sent again under it, it is not received again.
+    pub(crate) key: IdempotencyKey,
     pub(crate) by: By,
 }
 

@@ -37,3 +37,41 @@ fn a_workflow_that_a_server_does_not_know_is_kept_and_explain_says_what_it_waits
     assert_eq!(said["reason"], "NO_NODE_KNOWS", "{said}");
     server.stop();
 }
+
+#[test]
+fn a_signal_sent_again_under_its_key_is_received_once_by_a_server_and_by_a_store() {
+    let world = World::new();
+    world.file("p.yaml", PLAN);
+    let server = world.serve(&[]);
+    world.good(&["submit", "p.yaml", "--server", &server.url]);
+    let key = r#" "one" \ "#;
+    let sends = |key: &str, payload: &str, more: &[&str]| {
+        let mut words = vec!["signal", "order-17", "paid", payload, "--key", key];
+        words.extend(more);
+        world.milepost(&words)
+    };
+    let received = |more: &[&str]| {
+        let mut words = vec!["events", "order-17"];
+        words.extend(more);
+        world.json(&words).to_string().matches("SIGNAL_RECEIVED").count()
+    };
+    let there = ["--server", server.url.as_str()];
+    for _ in 0..2 {
+        sends(key, "{\"cents\":1}", &there).must_exit(0);
+    }
+    assert_eq!(received(&there), 1);
+    sends(key, "{\"cents\":2}", &there).must_exit(5).must_say(&["another signal under the key"]);
+    sends("", "1", &there).must_exit(2).must_say(&["--key", "1 to 255 printable ASCII characters"]);
+    server.stop();
+
+    for _ in 0..2 {
+        sends("two", "1", &[]).must_exit(0);
+    }
+    sends("two", "2", &[]).must_exit(5).must_say(&["another signal under the key"]);
+    assert_eq!(received(&[]), 2);
+    // Without a key it is another one each time.
+    for _ in 0..2 {
+        world.good(&["signal", "order-17", "paid", "1"]);
+    }
+    assert_eq!(received(&[]), 4);
+}

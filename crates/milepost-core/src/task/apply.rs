@@ -306,8 +306,11 @@ impl Task {
                 // Any of its events may have begun a run, so the next is behind all that there can have been.
                 self.run = self.run.max(u32::try_from(self.version).unwrap_or(u32::MAX));
             }
-            Event::SignalReceived { name, payload, .. } => {
+            Event::SignalReceived { name, payload, by, id } => {
                 if let Some(flow) = &mut self.flow {
+                    if let Some(id) = id {
+                        flow.remember_signal(&by.who, id, name, payload);
+                    }
                     flow.inbox.entry(name.clone()).or_default().push_back(payload.clone());
                 }
             }

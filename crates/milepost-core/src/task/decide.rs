@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::failure::{ErrorType, Failure};
-use crate::id::{StageName, TaskId};
+use crate::id::{IdempotencyKey, StageName, TaskId};
 use crate::message::Arrival;
 use crate::plan::{OnFailure, OnInvalidCheckpoint, Trigger};
 use crate::planted::planted;
@@ -69,6 +69,8 @@ pub enum Command {
         name: StageName,
         payload: Value,
         by: By,
+        /// Sent again under the same id by the same sender, it is not received again.
+        id: Option<IdempotencyKey>,
     },
     /// A workflow that another one waits for has ended.
     ChildEnded {
@@ -138,6 +140,8 @@ pub enum Rejection {
     InvalidCheckpoint { task: String, reason: String },
     #[error("task {task} runs a plan's stages: only a workflow can be sent a signal")]
     NotAWorkflow { task: String },
+    #[error("task {task} was sent another signal under the key `{key}`; a new signal needs a key of its own")]
+    KeyReused { task: String, key: String },
     /// Nothing can be decided on it.
     #[error("task {task} is damaged: {reason}; `milepost store repair --task {task}` ends it as FAILED")]
     Damaged { task: String, reason: String },
@@ -217,7 +221,7 @@ impl Draft {
             }
             Command::Begin(steps) => self.begin(steps)?,
             Command::Remember(values) => self.remember(values)?,
-            Command::Signal { name, payload, by } => self.signal(name, payload, by)?,
+            Command::Signal { name, payload, by, id } => self.signal(name, payload, by, id)?,
             Command::ChildEnded { child, result } => self.child_ended(&child, result)?,
             Command::Return(result) => self.returned(result)?,
             Command::Continue(input) => self.continue_as_new(input)?,

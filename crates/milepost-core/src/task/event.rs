@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::failure::{ErrorType, Failure};
-use crate::id::{PlanId, StageName, TaskId};
+use crate::id::{IdempotencyKey, PlanId, StageName, TaskId};
 use crate::message::Arrival;
 use crate::time::{Millis, Timestamp};
 
@@ -157,6 +157,9 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Value::is_null")]
         payload: Value,
         by: By,
+        /// Sent again under the same id by the same sender, it is not received again. Older logs have none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<IdempotencyKey>,
     },
     /// A value that a workflow was given and has to be given again: a time, a random number, the way round a change.
     ValueRecorded {
@@ -364,10 +367,13 @@ impl Event {
                 put("deadline", json!(message.deadline));
                 put("origin", json!(message.origin));
             }
-            Event::SignalReceived { name, payload, by } => {
+            Event::SignalReceived { name, payload, by, id } => {
                 put("name", json!(name));
                 put("payload", payload.clone());
                 put("by", json!(by));
+                if let Some(id) = id {
+                    put("id", json!(id));
+                }
             }
             Event::ValueRecorded { name, value } => {
                 put("name", json!(name));

@@ -8,9 +8,9 @@ use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::id::{StageName, TaskId};
+use crate::id::{IdempotencyKey, StageName, TaskId};
 use crate::plan::{Action, StageDefinition};
-use crate::retry::RetryPolicy;
+use crate::retry::{RetryPolicy, draw, seed_of};
 use crate::time::{Millis, Timestamp};
 
 use super::event::Outputs;
@@ -114,6 +114,8 @@ pub struct Flow {
     pub(super) values: BTreeMap<String, Value>,
     /// Signals that nobody has asked for yet.
     pub(super) inbox: BTreeMap<StageName, VecDeque<Value>>,
+    /// The newest signals, so that one that is sent again is known.
+    remembered: VecDeque<RememberedSignal>,
     pub(super) input: Arc<Value>,
     pub(super) generation: u32,
     /// How often it was told to run again.
@@ -132,6 +134,8 @@ pub(super) struct FlowImage<'a> {
     open: Cow<'a, BTreeSet<usize>>,
     values: Cow<'a, BTreeMap<String, Value>>,
     inbox: Cow<'a, BTreeMap<StageName, VecDeque<Value>>>,
+    #[serde(default)]
+    remembered: Cow<'a, VecDeque<RememberedSignal>>,
     input: Arc<Value>,
     generation: u32,
     retries: u32,
@@ -157,6 +161,7 @@ impl Flow {
             open: BTreeSet::new(),
             values: BTreeMap::new(),
             inbox: BTreeMap::new(),
+            remembered: VecDeque::new(),
             input,
             generation: 1,
             retries: 0,
@@ -165,7 +170,7 @@ impl Flow {
     }
 
     pub(super) fn weight(&self) -> usize {
-        self.values.len() + self.inbox.values().map(VecDeque::len).sum::<usize>()
+        self.values.len() + self.inbox.values().map(VecDeque::len).sum::<usize>() + self.remembered.len()
     }
 
     pub(super) fn image(&self) -> FlowImage<'_> {
@@ -180,6 +185,7 @@ impl Flow {
             open,
             values,
             inbox,
+            remembered,
             input,
             generation,
             retries,
@@ -194,6 +200,7 @@ impl Flow {
             open: Cow::Borrowed(open),
             values: Cow::Borrowed(values),
             inbox: Cow::Borrowed(inbox),
+            remembered: Cow::Borrowed(remembered),
             input: input.clone(),
             generation: *generation,
             retries: *retries,
@@ -332,9 +339,66 @@ impl Flow {
 
     /// Forgets all that the function has done; not what it was sent.
     pub(super) fn restart(&mut self, input: Arc<Value>, generation: u32) {
-        let inbox = std::mem::take(&mut self.inbox);
+        let (inbox, remembered) = (std::mem::take(&mut self.inbox), std::mem::take(&mut self.remembered));
         let retries = self.retries;
-        *self = Self { inbox, retries, generation, ..Self::new(input) };
+        *self = Self { inbox, remembered, retries, generation, ..Self::new(input) };
+    }
+
+    pub(super) fn remember_signal(&mut self, who: &str, id: &IdempotencyKey, name: &StageName, payload: &Value) {
+        if self.remembered.len() == SIGNALS_REMEMBERED {
+            self.remembered.pop_front();
+        }
+        self.remembered.push_back(RememberedSignal { who: who.into(), id: id.clone(), digest: digest(name, payload) });
+    }
+
+    /// What was received from this sender under this id, compared with this signal; none if nothing was.
+    pub(super) fn known_signal(
+        &self,
+        who: &str,
+        id: &IdempotencyKey,
+        name: &StageName,
+        payload: &Value,
+    ) -> Option<KnownSignal> {
+        let known = self.remembered.iter().rev().find(|known| known.id == *id && *known.who == *who)?;
+        Some(if known.digest == digest(name, payload) { KnownSignal::Same } else { KnownSignal::Other })
+    }
+}
+
+/// So many signals back, one that is sent again is known.
+const SIGNALS_REMEMBERED: usize = 1000;
+
+/// One sender's ids are not another's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct RememberedSignal {
+    who: Arc<str>,
+    id: IdempotencyKey,
+    /// Of its name and payload.
+    digest: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KnownSignal {
+    Same,
+    /// Another name or payload under the same id.
+    Other,
+}
+
+fn digest(name: &StageName, payload: &Value) -> u64 {
+    draw(digest_of(payload), name.as_str(), 0)
+}
+
+/// The same for equal values, in whatever order an object has its members.
+fn digest_of(value: &Value) -> u64 {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => seed_of(&value.to_string()),
+        Value::Array(items) => {
+            let parts = items.iter().zip(0..).map(|(item, place)| draw(digest_of(item), "", place));
+            parts.fold(seed_of("[]"), u64::wrapping_add)
+        }
+        Value::Object(members) => {
+            let parts = members.iter().map(|(key, value)| draw(digest_of(value), key, 0));
+            parts.fold(seed_of("{}"), u64::wrapping_add)
+        }
     }
 }
 
@@ -358,6 +422,7 @@ impl FlowImage<'_> {
             open: self.open.into_owned(),
             values: self.values.into_owned(),
             inbox: self.inbox.into_owned(),
+            remembered: self.remembered.into_owned(),
             input: self.input,
             generation: self.generation,
             retries: self.retries,

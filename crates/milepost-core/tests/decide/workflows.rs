@@ -1,12 +1,12 @@
 //! A task whose stages are asked for one by one: what its function may count on.
 
 use milepost_core::failure::{ErrorType, Failure};
-use milepost_core::id::{StageName, TaskId};
+use milepost_core::id::{IdempotencyKey, StageName, TaskId};
 use milepost_core::plan::Settings;
 use milepost_core::retry::{RetryPolicy, Strategy};
 use milepost_core::task::{
-    Answer, Cause, Checkpoint, Command, Event, InvalidImage, Record, StageResult, StageStatus, Step, StepKind, Task,
-    TaskStatus, decide, decide_on, outputs_of,
+    Answer, By, Cause, Checkpoint, Command, Event, InvalidImage, Record, Rejection, StageResult, StageStatus, Step,
+    StepKind, Task, TaskStatus, decide, decide_on, outputs_of,
 };
 use milepost_core::time::Millis;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ impl Run {
     }
 
     fn sends(&mut self, payload: Value) -> Vec<String> {
-        self.act(Command::Signal { name: name("go"), payload, by: by() })
+        self.act(Command::Signal { name: name("go"), payload, by: by(), id: None })
     }
 
     fn answer(&self, stage: &str) -> Option<Answer> {
@@ -195,9 +195,76 @@ fn a_signal_past_its_deadline_is_a_timeout_and_one_in_time_is_not() {
 fn a_signal_is_for_workflows_that_have_not_ended() {
     let mut run = run_of(&[]);
     run.act(Command::Return(Ok(Value::Null)));
-    let send = || Command::Signal { name: name("go"), payload: Value::Null, by: by() };
+    let send = || Command::Signal { name: name("go"), payload: Value::Null, by: by(), id: None };
     assert_eq!(run.refused(send()), "cannot signal task task: it is COMPLETED");
     assert!(Run::of(vec![crate::support::stage("a")]).refused(send()).contains("only a workflow"));
+}
+
+fn sent(who: &str, id: &str, payload: Value) -> Command {
+    Command::Signal { name: name("go"), payload, by: By::new(who), id: IdempotencyKey::parse(id).ok() }
+}
+
+#[test]
+fn a_signal_that_is_sent_again_under_its_id_changes_nothing() {
+    let mut run = run_of(&[]);
+    assert_eq!(run.act(sent("ann", "k", json!({ "a": 1, "b": [2] }))), ["SIGNAL_RECEIVED go"]);
+    let before = run.task.clone();
+    // The same however its members are ordered.
+    assert!(run.act(sent("ann", "k", json!({ "b": [2], "a": 1 }))).is_empty());
+    assert_eq!(run.task, before);
+    // Also when it has been asked for, and when the task has begun anew or ended.
+    run.asks(&[("s", signal(None))]);
+    assert_eq!(run.answer("s"), Some(Answer::Value(json!({ "a": 1, "b": [2] }))));
+    assert!(run.act(sent("ann", "k", json!({ "a": 1, "b": [2] }))).is_empty());
+    run.act(Command::Continue(Value::Null));
+    assert!(run.act(sent("ann", "k", json!({ "a": 1, "b": [2] }))).is_empty());
+    run.act(Command::Return(Ok(Value::Null)));
+    assert!(run.act(sent("ann", "k", json!({ "a": 1, "b": [2] }))).is_empty());
+    assert_eq!(run.refused(sent("ann", "l", json!(1))), "cannot signal task task: it is COMPLETED");
+}
+
+#[test]
+fn another_signal_under_a_used_id_is_refused_unless_another_sent_it() {
+    let mut run = run_of(&[]);
+    run.act(sent("ann", "k", json!([1, 2])));
+    let refused = "task task was sent another signal under the key `k`; a new signal needs a key of its own";
+    for payload in [json!([2, 1]), json!([1]), json!(null), json!("[1,2]"), json!([[1, 2]])] {
+        assert_eq!(run.refused(sent("ann", "k", payload)), refused);
+    }
+    let id = IdempotencyKey::parse("k").ok();
+    let other = Command::Signal { name: name("stop"), payload: json!([1, 2]), by: By::new("ann"), id };
+    assert_eq!(run.refused(other), refused);
+    assert_eq!(run.act(sent("bob", "k", json!([1]))), ["SIGNAL_RECEIVED go"]);
+    assert_eq!(run.act(sent("ann", "l", json!([1, 2]))), ["SIGNAL_RECEIVED go"]);
+}
+
+#[test]
+fn a_workflow_knows_its_last_thousand_signals_also_from_its_log_and_its_image() {
+    let mut run = run_of(&[]);
+    for number in 0..1001 {
+        run.act(sent("ann", &format!("k{number}"), json!(number)));
+    }
+    let image = Task::from_image(run.task.spec().clone(), &run.task.image()).unwrap();
+    assert_eq!(image, run.task);
+    for task in [image, replay(run.task.spec(), &run.log)] {
+        for number in [1, 500, 1000] {
+            assert!(decide(&task, sent("ann", &format!("k{number}"), json!(number)), START).unwrap().events.is_empty());
+            let other = decide(&task, sent("ann", &format!("k{number}"), json!("other")), START);
+            assert!(matches!(other, Err(Rejection::KeyReused { .. })), "{other:?}");
+        }
+        let forgotten = decide(&task, sent("ann", "k0", json!(0)), START).unwrap();
+        assert_eq!(forgotten.events.len(), 1);
+    }
+}
+
+#[test]
+fn a_signal_of_an_older_log_has_no_id_and_is_read_as_before() {
+    let text = r#"{"SIGNAL_RECEIVED":{"name":"go","payload":1,"by":{"who":"ann"}}}"#;
+    let event: Event = serde_json::from_str(text).unwrap();
+    assert!(matches!(&event, Event::SignalReceived { id: None, .. }), "{event:?}");
+    assert_eq!(serde_json::to_string(&event).unwrap(), text);
+    let mut run = run_of(&[]);
+    assert_eq!([run.sends(json!(1)), run.sends(json!(1))], [["SIGNAL_RECEIVED go"], ["SIGNAL_RECEIVED go"]]);
 }
 
 #[test]

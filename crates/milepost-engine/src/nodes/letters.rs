@@ -37,7 +37,7 @@ impl Inner {
         self.listen();
         // A visitor too: the node may be gone, and somebody has to find out.
         self.begin_to_beat();
-        let Some(letter) = self.store.post(Letter { task: task.clone(), body }).await? else {
+        let Some(letter) = self.store.post(Letter { id: self.new_id(), task: task.clone(), body }).await? else {
             return Err(VerbError::Moved);
         };
         let asked_at = Instant::now();

@@ -1,6 +1,6 @@
 //! What nodes write to each other, and how it reads back.
 
-use milepost_core::id::{StageName, TaskId};
+use milepost_core::id::{IdempotencyKey, StageName, TaskId};
 use milepost_core::task::{By, Cause, Command, Rejection, TaskStatus};
 use milepost_store::StoreError;
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ enum AskedOf {
     Retry { by: By, from_checkpoint: bool },
     Rollback { by: By },
     Repair { by: By },
-    Signal { name: StageName, payload: Value, by: By },
+    Signal { name: StageName, payload: Value, by: By, id: Option<IdempotencyKey> },
     ChildEnded { child: TaskId, result: Result<Value, Cause> },
 }
 
@@ -43,7 +43,7 @@ impl Question {
             Command::Retry { by, from_checkpoint } => AskedOf::Retry { by, from_checkpoint },
             Command::Rollback(by) => AskedOf::Rollback { by },
             Command::Repair(by) => AskedOf::Repair { by },
-            Command::Signal { name, payload, by } => AskedOf::Signal { name, payload, by },
+            Command::Signal { name, payload, by, id } => AskedOf::Signal { name, payload, by, id },
             Command::ChildEnded { child, result } => AskedOf::ChildEnded { child, result },
             Command::LetGo(_)
             | Command::Receive(_)
@@ -75,7 +75,7 @@ impl Question {
             AskedOf::Retry { by, from_checkpoint } => Command::Retry { by, from_checkpoint },
             AskedOf::Rollback { by } => Command::Rollback(by),
             AskedOf::Repair { by } => Command::Repair(by),
-            AskedOf::Signal { name, payload, by } => Command::Signal { name, payload, by },
+            AskedOf::Signal { name, payload, by, id } => Command::Signal { name, payload, by, id },
             AskedOf::ChildEnded { child, result } => Command::ChildEnded { child, result },
         };
         Ok((command, question.expected))
@@ -111,6 +111,10 @@ pub(super) enum Reply {
     },
     NotAWorkflow {
         task: String,
+    },
+    KeyReused {
+        task: String,
+        key: String,
     },
     Damaged {
         task: String,
@@ -148,6 +152,7 @@ impl From<Result<TaskStatus, VerbError>> for Reply {
                 Reply::InvalidCheckpoint { task, reason }
             }
             Err(VerbError::Rejected(Rejection::NotAWorkflow { task })) => Reply::NotAWorkflow { task },
+            Err(VerbError::Rejected(Rejection::KeyReused { task, key })) => Reply::KeyReused { task, key },
             Err(VerbError::Rejected(Rejection::Damaged { task, reason })) => Reply::Damaged { task, reason },
             Err(VerbError::Rejected(Rejection::PartlyLost { verb, task, reason, hint })) => {
                 Reply::PartlyLost { verb: verb.to_owned(), task, reason, hint }
@@ -172,6 +177,7 @@ impl From<Reply> for Result<TaskStatus, VerbError> {
             Reply::NothingToRollBack { task } => Rejection::NothingToRollBack { task }.into(),
             Reply::InvalidCheckpoint { task, reason } => Rejection::InvalidCheckpoint { task, reason }.into(),
             Reply::NotAWorkflow { task } => Rejection::NotAWorkflow { task }.into(),
+            Reply::KeyReused { task, key } => Rejection::KeyReused { task, key }.into(),
             Reply::Damaged { task, reason } => Rejection::Damaged { task, reason }.into(),
             Reply::PartlyLost { verb, task, reason, hint } => {
                 Rejection::PartlyLost { verb: known(&verb), task, reason, hint }.into()
@@ -215,7 +221,12 @@ mod tests {
             Command::Retry { by: by(), from_checkpoint: false },
             Command::Rollback(by()),
             Command::Repair(by()),
-            Command::Signal { name, payload: serde_json::json!({"n": 1}), by: by() },
+            Command::Signal {
+                name,
+                payload: serde_json::json!({"n": 1}),
+                by: by(),
+                id: IdempotencyKey::parse("k").ok(),
+            },
             Command::ChildEnded { child: child.clone(), result: Ok(serde_json::json!([1])) },
             Command::ChildEnded { child, result: Err(cause) },
         ];
@@ -237,6 +248,7 @@ mod tests {
             Rejection::NothingToRollBack { task: task() },
             Rejection::InvalidCheckpoint { task: task(), reason: "r".into() },
             Rejection::NotAWorkflow { task: task() },
+            Rejection::KeyReused { task: task(), key: "k".into() },
             Rejection::Damaged { task: task(), reason: "r".into() },
             Rejection::PartlyLost { verb: "retry", task: task(), reason: "r".into(), hint: "!".into() },
         ];

@@ -85,7 +85,7 @@ pub fn written(answer: &impl Serialize) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use milepost_core::id::{StageName, TaskId};
+    use milepost_core::id::{IdempotencyKey, StageName, TaskId};
     use milepost_core::task::By;
 
     use super::*;
@@ -107,7 +107,8 @@ mod tests {
     #[test]
     fn a_signal_reads_back_as_it_was_sent() {
         let (task, name) = (TaskId::parse("order-17").unwrap(), StageName::parse("approved").unwrap());
-        let order = SignalOrder::new(task, name, serde_json::json!({ "by": "Ann" }), By::new("a@b"));
+        let key = IdempotencyKey::parse("k").unwrap();
+        let order = SignalOrder::new(task, name, serde_json::json!({ "by": "Ann" }), By::new("a@b"), key);
         let Ok(Incoming::Signal(read)) = parse(&written(&order)) else { panic!() };
         assert_eq!(read, order);
     }

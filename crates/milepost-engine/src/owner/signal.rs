@@ -1,6 +1,6 @@
 //! A message for a workflow, by way of whoever runs it.
 
-use milepost_core::id::{StageName, TaskId};
+use milepost_core::id::{IdempotencyKey, StageName, TaskId};
 use milepost_core::task::By;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,16 +23,17 @@ struct Message {
     name: StageName,
     #[serde(default)]
     payload: Value,
+    key: IdempotencyKey,
 }
 
 impl SignalOrder {
-    pub fn new(task: TaskId, name: StageName, payload: Value, by: By) -> Self {
-        Self { v: VERSION, signal: Message { task, name, payload }, by }
+    pub fn new(task: TaskId, name: StageName, payload: Value, by: By, key: IdempotencyKey) -> Self {
+        Self { v: VERSION, signal: Message { task, name, payload, key }, by }
     }
 
     async fn try_perform(self, engine: &Engine) -> Result<Done, VerbError> {
-        let Message { task, name, payload } = self.signal;
-        let status = engine.signal(&task, name, payload, self.by).await?;
+        let Message { task, name, payload, key } = self.signal;
+        let status = engine.signal_under(key, &task, name, payload, self.by).await?;
         Ok(describe(engine, Effect::on_task(task, status)).await?)
     }
 }

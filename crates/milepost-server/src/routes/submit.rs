@@ -8,6 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use milepost_core::api::{Accepted, PlanView, ProblemPart, Scope};
+use milepost_core::id::IdempotencyKey;
 use milepost_core::plan::{Action, Plan, PlanErrors, StageDefinition};
 use milepost_engine::EngineError;
 use milepost_store::{RequestKey, Resubmit, Start, StoreError, Submitted};
@@ -131,7 +132,7 @@ async fn submit_plan(
     let plan = read(&app, format, bytes).await?;
     allowed(&app, &caller, &plan)?;
     let submitted = submit(&app, plan, &asked, request).await;
-    answer(submitted.map_err(|error| refusal(error, key.as_deref()))?)
+    answer(submitted.map_err(|error| refusal(error, key.as_ref()))?)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -224,10 +225,10 @@ async fn submit(
 }
 
 /// The store's key is ours; the client knows its own.
-fn refusal(error: EngineError, key: Option<&str>) -> Problem {
+fn refusal(error: EngineError, key: Option<&IdempotencyKey>) -> Problem {
     match (error, key) {
         (EngineError::Store(StoreError::KeyReused { .. }), Some(key)) => {
-            EngineError::Store(StoreError::KeyReused { key: key.to_owned() }).into()
+            EngineError::Store(StoreError::KeyReused { key: key.to_string() }).into()
         }
         (error, _) => error.into(),
     }

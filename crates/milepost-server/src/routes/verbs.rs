@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::HeaderMap;
 use milepost_core::api::{PlanState, ResetAnswer, Scope, TaskState, VerbAnswer, VerbRequest};
 use milepost_core::id::PlanId;
 use milepost_engine::{Effect, Target, Verb};
@@ -15,6 +16,7 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::body::{self, AnyJson, VerbBody};
 use crate::extract::{NoParameters, Path, Query};
+use crate::idempotency;
 use crate::problem::{Answer, Problem};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -218,8 +220,11 @@ async fn reset_failed(
 
 /// Sends a workflow a signal, which it may be waiting for or ask for later.
 ///
-/// The body is the signal's payload: any JSON, and null when it is left out.
-#[utoipa::path(post, path = "/tasks/{id}/signals/{name}", tag = "tasks", params(SignalPath),
+/// The body is the signal's payload: any JSON, and null when it is left out. A signal that is sent again under its
+/// `Idempotency-Key` is not received again: a workflow remembers its last thousand signals.
+#[utoipa::path(post, path = "/tasks/{id}/signals/{name}", tag = "tasks",
+    params(SignalPath, ("Idempotency-Key" = Option<String>, Header, pattern = r#"^([!#-~]([ -~]{0,253}[!-~])?|"([ !#-\[\]-~]|\\["\\]){1,255}")$"#,
+        description = "Names this signal: sent again, it is received once", example = "approval-17")),
     request_body(content = serde_json::Value, description = "The payload; may be left out"),
     responses((status = 200, description = "Received, and durable", body = VerbAnswer), VerbProblems))]
 async fn signal(
@@ -227,11 +232,15 @@ async fn signal(
     caller: Caller,
     Path(SignalPath { id, name }): Path<SignalPath>,
     Query(NoParameters): Query<NoParameters>,
+    headers: HeaderMap,
     AnyJson(payload): AnyJson,
 ) -> Answer<Json<VerbAnswer>> {
     caller.may(Scope::Operate)?;
     allowed(&app, &caller, &Target::Task(id.clone())).await?;
-    let status = app.engine().signal(&id, name, payload, caller.by(None)).await?;
+    let status = match idempotency::key(&headers)? {
+        Some(key) => app.engine().signal_under(key, &id, name, payload, caller.by(None)).await?,
+        None => app.engine().signal(&id, name, payload, caller.by(None)).await?,
+    };
     let effect = Effect::on_task(id.clone(), status);
     describe(&app, id.to_string(), "signal", effect).await.map(Json)
 }

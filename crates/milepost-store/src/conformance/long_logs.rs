@@ -35,7 +35,7 @@ async fn goes_on(scene: &mut Scene<'_>, mut held: StoredTask, stages: usize) -> 
         if place % 50 == 7 {
             held = scene.does(&held, Command::Remember(vec![(format!("v{place}"), json!(place))])).await;
             let (name, payload, by) = (stage_name("go"), json!({ "place": place }), By::new("ann"));
-            held = scene.does(&held, Command::Signal { name, payload, by }).await;
+            held = scene.does(&held, Command::Signal { name, payload, by, id: None }).await;
         }
         held = scene.does(&held, begin(place)).await;
         held = match place % 40 {

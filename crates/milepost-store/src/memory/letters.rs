@@ -18,6 +18,9 @@ pub(super) struct Kept {
 
 impl Data {
     pub(super) fn post(&mut self, letter: Letter) -> Result<Option<i64>, StoreError> {
+        if let Some((no, _)) = self.letters.iter().find(|(_, kept)| kept.letter.id == letter.id) {
+            return Ok(Some(*no));
+        }
         let no = self.find_task(&letter.task)?;
         let Hold::By { owner: to, .. } = self.entry(no).hold else { return Ok(None) };
         if !matches!(self.held(no), Held::Live { .. }) {

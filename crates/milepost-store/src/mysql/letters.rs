@@ -12,23 +12,20 @@ use super::sql::{NOW, text};
 use super::store::Shared;
 
 impl Shared {
-    /// For the session that holds the task at this moment, if it is there.
+    /// For the session that holds the task at this moment, if it is there. Posted again, it is still one letter.
     pub(super) async fn post(&self, letter: &Letter) -> Result<Option<i64>, StoreError> {
         let sql = format!(
-            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; INSERT INTO milepost_letters (session, task, body, at) SELECT n.session, c.unit_name, {}, {NOW} \
+            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; INSERT INTO milepost_letters (id, session, task, body, at) SELECT {id}, n.session, c.unit_name, {}, {NOW} \
              FROM task_unit_configs c JOIN task_unit_runtimes r ON r.id = c.id JOIN milepost_nodes n \
              ON n.session = r.lease DIV {LEASES_PER_SESSION} AND n.ended = 0 AND n.expires_at >= {NOW} \
-             WHERE c.unit_name = {} AND r.lease <> 0; SELECT ROW_COUNT(), LAST_INSERT_ID()",
+             WHERE c.unit_name = {} AND r.lease <> 0 \
+             ON DUPLICATE KEY UPDATE milepost_letters.id = milepost_letters.id; SELECT no FROM milepost_letters WHERE id = {id}",
             text(&letter.body),
-            text(letter.task.as_str())
+            text(letter.task.as_str()),
+            id = text(&letter.id),
         );
         let Some(row) = first(self.server.ask("post a letter", &sql).await?) else { return Ok(None) };
-        let mut columns = Columns::from(row);
-        let mut read = || Ok((columns.next::<i64>()?, columns.next::<i64>()?));
-        let (posted, no) = read().map_err(unavailable("post a letter"))?;
-        if posted != 1 {
-            return Ok(None);
-        }
+        let no = Columns::from(row).next::<i64>().map_err(unavailable("post a letter"))?;
         self.watch.await_answer(no);
         Ok(Some(no))
     }
@@ -36,13 +33,14 @@ impl Shared {
     pub(super) async fn letters(&self) -> Result<Vec<Posted>, StoreError> {
         let Some(session) = self.session() else { return Ok(Vec::new()) };
         let sql = format!(
-            "SELECT no, task, body FROM milepost_letters WHERE session = {session} AND answer IS NULL ORDER BY no"
+            "SELECT no, task, id, body FROM milepost_letters WHERE session = {session} AND answer IS NULL ORDER BY no"
         );
         let rows = self.server.ask("read letters", &sql).await?.concat();
         let letter = |row: Row| {
             let mut columns = Columns::from(row);
             let key = TaskRef { no: columns.next()?, id: columns.task_id()? };
-            Ok(Posted { no: key.no, letter: Letter { task: key.id, body: columns.next()? } })
+            let (id, body) = (columns.next()?, columns.next()?);
+            Ok(Posted { no: key.no, letter: Letter { id, task: key.id, body } })
         };
         rows.into_iter().map(letter).collect::<Sql<_>>().map_err(unavailable("read letters"))
     }

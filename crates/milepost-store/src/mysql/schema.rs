@@ -150,6 +150,7 @@ const MIGRATIONS: &[&[&str]] = &[&[
     )",
     r"CREATE TABLE IF NOT EXISTS milepost_letters (
         no          BIGINT NOT NULL PRIMARY KEY AUTO_INCREMENT,
+        id          VARCHAR(128) NOT NULL UNIQUE COMMENT 'posted again under it, it is still one letter',
         session     BIGINT NOT NULL COMMENT 'of the node that is to read it',
         task        VARCHAR(128) NOT NULL,
         body        LONGTEXT NOT NULL,

@@ -81,17 +81,17 @@ pub(super) async fn post(inner: &Inner, letter: Letter) -> Result<Option<i64>, S
     let own = inner.session.number();
     let task = letter.task.as_str();
     let parameters: &super::connect::Parameters<'_> =
-        &[(&own, Type::INT8), (&task, Type::TEXT), (&letter.body, Type::TEXT)];
-    let rows = inner.server.write("post a letter", "SELECT @.post_letter($1, $2, $3)", parameters).await?;
+        &[(&own, Type::INT8), (&letter.id, Type::TEXT), (&task, Type::TEXT), (&letter.body, Type::TEXT)];
+    let rows = inner.server.write("post a letter", "SELECT @.post_letter($1, $2, $3, $4)", parameters).await?;
     Ok(rows[0].get(0))
 }
 
 pub(super) async fn letters(inner: &Inner) -> Result<Vec<Posted>, StoreError> {
     let Some(own) = inner.session.number() else { return Ok(Vec::new()) };
-    let sql = "SELECT no, task, body FROM @.letters WHERE session = $1 AND answer IS NULL ORDER BY no";
+    let sql = "SELECT no, id, task, body FROM @.letters WHERE session = $1 AND answer IS NULL ORDER BY no";
     let rows = inner.server.read("read letters", sql, &[(&own, Type::INT8)]).await?;
     let posted = |row: &tokio_postgres::Row| {
-        Ok(Posted { no: row.get(0), letter: Letter { task: task_id(row.get(1))?, body: row.get(2) } })
+        Ok(Posted { no: row.get(0), letter: Letter { id: row.get(1), task: task_id(row.get(2))?, body: row.get(3) } })
     };
     rows.iter().map(posted).collect()
 }

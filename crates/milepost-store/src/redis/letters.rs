@@ -9,7 +9,7 @@ use super::shared::Shared;
 /// None when no live node holds the task.
 pub(super) async fn post(shared: &Shared, letter: Letter) -> Result<Option<i64>, StoreError> {
     let mut call = shared.call(&LETTERS);
-    call.arg("post").arg(letter.task.as_str()).arg(letter.body);
+    call.arg("post").arg(letter.task.as_str()).arg(letter.body).arg(letter.id);
     let answer = shared.run(&LETTERS, &call, "post a letter").await?;
     Ok(redis::from_redis_value::<i64>(answer).ok().filter(|no| *no > 0))
 }
@@ -19,7 +19,7 @@ pub(super) async fn letters(shared: &Shared) -> Result<Vec<Posted>, StoreError> 
     call.arg("letters");
     let mut letters = Vec::new();
     for row in shared.answer(&LETTERS, &call, "read letters").await?.lists()? {
-        let letter = Letter { task: row.task_id(1)?, body: row.text(2)?.to_owned() };
+        let letter = Letter { id: row.text(3)?.to_owned(), task: row.task_id(1)?, body: row.text(2)?.to_owned() };
         letters.push(Posted { no: row.number(0)?, letter });
     }
     Ok(letters)

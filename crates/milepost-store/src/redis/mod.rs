@@ -20,7 +20,7 @@
 //! | `locks`, `renew` | since when and under which fence a tenant is held; when to look at its lock again |
 //! | `sessions`, `held:S`, `ended`, `nodes`, `node:NAME` | who is there until when, with which tasks; who was |
 //! | `book:B`, `book-numbers:B`, `book-ends:B` | what is kept beside tasks: by key, in order, and by when it is over |
-//! | `letter:N`, `letters:S` (an hour), `request:KEY` (a day), `tokens`, `refresh`, `loading` | the rest |
+//! | `letter:N`, `letter-id:ID`, `letters:S` (an hour), `request:KEY` (a day), `tokens`, `refresh`, `loading` | the rest |
 //!
 //! Plans that have ended are kept. What the outside sees of them expires a week after their end.
 

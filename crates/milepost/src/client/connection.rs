@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use milepost_core::api::ProblemView;
+use milepost_core::id::IdempotencyKey;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{ClientBuilder, Method, RequestBuilder, Response, StatusCode, Url};
@@ -16,6 +17,13 @@ use super::error::ClientError;
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// A verb on a plan of a hundred thousand tasks takes a while, and a large plan takes a while to send.
 const ANSWER_WITHIN: Duration = Duration::from_secs(300);
+/// How often a request that has a key is sent before its sender is told that it did not arrive.
+const SENDS: u32 = 4;
+/// Before the second; each further wait is twice as long.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+/// A server may ask for more patience, up to this.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 /// Of an answer that is no answer of ours, this much is shown.
 const SHOWN: usize = 200;
 
@@ -115,6 +123,24 @@ impl Client {
         self.answer(self.request(Method::POST, path, &Query::default()).json(body)).await
     }
 
+    /// Sends a request again while the server is away. It has a key, so that it is done once all the same.
+    pub(super) async fn insist<T, F>(&self, send: impl Fn() -> F) -> Result<T, ClientError>
+    where
+        F: Future<Output = Result<T, ClientError>>,
+    {
+        let mut wait = FIRST_WAIT;
+        for _ in 1..SENDS {
+            match send().await {
+                Err(error) if error.is_passing() => {
+                    tokio::time::sleep(asked_to_wait(&error).unwrap_or(wait).min(LONGEST_WAIT)).await;
+                    wait *= 2;
+                }
+                outcome => return outcome,
+            }
+        }
+        send().await
+    }
+
     pub(super) async fn answer<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
         let bytes = self.bytes(request).await?;
         serde_json::from_slice(&bytes).map_err(|error| self.nonsense(format!("{error} in {}", beginning(&bytes))))
@@ -156,6 +182,23 @@ impl Client {
 
     pub(super) fn nonsense(&self, detail: impl Into<String>) -> ClientError {
         ClientError::Protocol { url: self.url().to_owned(), detail: detail.into() }
+    }
+}
+
+/// For a request whose sender gave it none.
+pub(super) fn new_key() -> IdempotencyKey {
+    IdempotencyKey::parse(uuid::Uuid::now_v7().to_string()).expect("a UUID is short and printable")
+}
+
+/// As RFC 9651 has strings: bare, a key that begins with a quote or a space would not arrive as it is.
+pub(super) fn quoted(key: &IdempotencyKey) -> String {
+    format!("\"{}\"", key.as_str().replace('\\', r"\\").replace('"', r#"\""#))
+}
+
+fn asked_to_wait(error: &ClientError) -> Option<Duration> {
+    match error {
+        ClientError::Problem { retry_after, .. } => *retry_after,
+        ClientError::Settings(_) | ClientError::Unreachable { .. } | ClientError::Protocol { .. } => None,
     }
 }
 

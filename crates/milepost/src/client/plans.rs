@@ -1,23 +1,14 @@
 //! Plans: handing them in, and how they get on.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use milepost_core::api::{Accepted, List, PlanDetail, PlanProgress, PlanReport, PlanView};
-use milepost_core::id::PlanId;
+use milepost_core::id::{IdempotencyKey, PlanId};
 use milepost_core::task::{TaskStatus, TaskView};
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
 
-use super::connection::{Client, Paging, Query};
+use super::connection::{Client, IDEMPOTENCY_KEY, Paging, Query, new_key, quoted};
 use super::error::ClientError;
-
-/// How often a plan is sent before its sender is told that it did not arrive.
-const SENDS: u32 = 4;
-/// Before the second; each further wait is twice as long.
-const FIRST_WAIT: Duration = Duration::from_millis(200);
-/// A server may ask for more patience, up to this.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// A plan file to be handed in, as it is.
 #[derive(Debug, Clone)]
@@ -57,26 +48,16 @@ pub struct TaskFilter {
 impl Client {
     /// Hands in a plan. Sent again under the same key while the server is away, it is taken once all the same.
     pub async fn submit(&self, plan: PlanUpload) -> Result<Accepted, ClientError> {
-        let key = uuid::Uuid::now_v7().to_string();
-        let mut wait = FIRST_WAIT;
-        for _ in 1..SENDS {
-            match self.send_plan(&plan, &key).await {
-                Err(error) if error.is_passing() => {
-                    tokio::time::sleep(asked_to_wait(&error).unwrap_or(wait).min(LONGEST_WAIT)).await;
-                    wait *= 2;
-                }
-                outcome => return outcome,
-            }
-        }
-        self.send_plan(&plan, &key).await
+        let key = new_key();
+        self.insist(|| self.send_plan(&plan, &key)).await
     }
 
-    async fn send_plan(&self, plan: &PlanUpload, key: &str) -> Result<Accepted, ClientError> {
+    async fn send_plan(&self, plan: &PlanUpload, key: &IdempotencyKey) -> Result<Accepted, ClientError> {
         let query = Query::default().with("start", Some(plan.start)).with("update", plan.update.then_some(true));
         let query = query.with("publish", plan.publish.then_some(true));
         let request = self
             .request(Method::POST, &["plans"], &query)
-            .header("Idempotency-Key", key)
+            .header(IDEMPOTENCY_KEY, quoted(key))
             .header(CONTENT_TYPE, plan.format.content_type())
             .body(plan.text.clone());
         self.answer(request).await
@@ -103,12 +84,5 @@ impl Client {
     pub async fn plan_tasks(&self, plan: &PlanId, filter: &TaskFilter) -> Result<List<TaskView>, ClientError> {
         let query = filter.paging.query().with("status", filter.status);
         self.get(&["plans", plan.as_str(), "tasks"], query).await
-    }
-}
-
-fn asked_to_wait(error: &ClientError) -> Option<Duration> {
-    match error {
-        ClientError::Problem { retry_after, .. } => *retry_after,
-        ClientError::Settings(_) | ClientError::Unreachable { .. } | ClientError::Protocol { .. } => None,
     }
 }

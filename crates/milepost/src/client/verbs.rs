@@ -1,10 +1,11 @@
 //! The operator's verbs. An answer means that it is done and durable.
 
 use milepost_core::api::{ResetAnswer, VerbAnswer, VerbRequest};
-use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
+use milepost_core::id::{IdempotencyKey, PlanId, StageName, TaskId, Tenant};
+use reqwest::Method;
 use serde::Serialize;
 
-use super::connection::Client;
+use super::connection::{Client, IDEMPOTENCY_KEY, Query, new_key, quoted};
 use super::error::ClientError;
 
 /// What an operator asks for; of `retry`, the request says whether from the checkpoint.
@@ -54,14 +55,31 @@ impl Client {
         self.post(&["tasks", task.as_str(), verb.as_str()], request).await
     }
 
-    /// Sends a workflow a signal, which it may be waiting for or ask for later.
+    /// Sends a workflow a signal, which it may be waiting for or ask for later. Sent again while the server is away, it is
+    /// received once all the same.
     pub async fn signal(
         &self,
         task: &TaskId,
         name: &StageName,
         payload: &impl Serialize,
     ) -> Result<VerbAnswer, ClientError> {
-        self.post(&["tasks", task.as_str(), "signals", name.as_str()], payload).await
+        self.signal_under(&new_key(), task, name, payload).await
+    }
+
+    /// The same under a key of the caller's own: sent again, it is not received again.
+    pub async fn signal_under(
+        &self,
+        key: &IdempotencyKey,
+        task: &TaskId,
+        name: &StageName,
+        payload: &impl Serialize,
+    ) -> Result<VerbAnswer, ClientError> {
+        let path = ["tasks", task.as_str(), "signals", name.as_str()];
+        let send = || {
+            let request = self.request(Method::POST, &path, &Query::default());
+            self.answer(request.header(IDEMPOTENCY_KEY, quoted(key)).json(payload))
+        };
+        self.insist(send).await
     }
 
     /// On the task of the tenant that matters most.

@@ -3,10 +3,11 @@
 use serde_json::Value;
 
 use crate::failure::{ErrorType, Failure};
-use crate::id::{StageName, TaskId};
+use crate::id::{IdempotencyKey, StageName, TaskId};
+use crate::planted::planted;
 
 use super::super::event::{By, Cause, Event};
-use super::super::flow::{Step, StepKind, outputs_of};
+use super::super::flow::{KnownSignal, Step, StepKind, outputs_of};
 use super::super::status::{StageStatus, TaskStatus};
 use super::{Draft, Rejection};
 
@@ -53,13 +54,29 @@ impl Draft {
         Ok(())
     }
 
-    pub(super) fn signal(&mut self, name: StageName, payload: Value, by: By) -> Result<(), Rejection> {
-        if self.task.flow.is_none() {
-            return Err(Rejection::NotAWorkflow { task: self.task.spec.id.to_string() });
+    /// One that was received before changes nothing, whatever has become of the task since.
+    pub(super) fn signal(
+        &mut self,
+        name: StageName,
+        payload: Value,
+        by: By,
+        id: Option<IdempotencyKey>,
+    ) -> Result<(), Rejection> {
+        let task = || self.task.spec.id.to_string();
+        let Some(flow) = &self.task.flow else { return Err(Rejection::NotAWorkflow { task: task() }) };
+        if let Some(id) = &id {
+            match flow.known_signal(&by.who, id, &name, &payload) {
+                Some(KnownSignal::Same) if !planted("a signal is received twice") => return Ok(()),
+                Some(KnownSignal::Same) => {}
+                Some(KnownSignal::Other) => {
+                    return Err(Rejection::KeyReused { task: task(), key: id.to_string() });
+                }
+                None => {}
+            }
         }
         match self.task.status {
             TaskStatus::Pending | TaskStatus::Running | TaskStatus::Paused => {
-                self.push(Event::SignalReceived { name, payload, by });
+                self.push(Event::SignalReceived { name, payload, by, id });
                 self.end_waits();
                 Ok(())
             }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use milepost_core::failure::{ErrorType, Failure};
-use milepost_core::task::{By, TaskStatus};
+use milepost_core::id::{IdempotencyKey, StageName};
+use milepost_core::task::{By, Rejection, TaskStatus};
 use milepost_engine::{Registry, Verb, VerbError};
 use serde_json::json;
 
-use crate::support::{Cluster, Gate, Journal, Member, RETRY, flow, of_task};
+use crate::support::{Answers, Cluster, Gate, Journal, Member, RETRY, flow, of_task, task_id};
 
 struct Two {
     holder: Member,
@@ -101,6 +102,50 @@ async fn a_signal_reaches_the_node_that_holds_the_workflow() {
     let two = cluster.node("two", &waits.registry());
     two.node.signal("w", "word", json!("hello")).await;
     assert_eq!(two.node.outcome("w").await.unwrap(), json!({ "heard": "hello" }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_signal_that_its_holder_committed_before_it_died_unanswered_is_there_once() {
+    let cluster = Cluster::new();
+    let waits = flow("waits", |ctx, _| async move {
+        let first: serde_json::Value = ctx.signal("word").await?;
+        let second: serde_json::Value = ctx.signal("word").await?;
+        Ok(json!([first, second]))
+    });
+    let one = cluster.node("one", &waits.registry());
+    one.node.begin(&waits, "w", json!(null)).await;
+    one.sees("w", |task| task.flow().is_some_and(|flow| flow.open().next().is_some())).await;
+    let two = cluster.node("two", &waits.registry());
+    one.line.answer(Answers::Forgets);
+    let dies = async {
+        while two.node.count("w", "SIGNAL_RECEIVED").await == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        one.cut();
+    };
+    tokio::join!(two.node.signal("w", "word", json!("hello")), dies);
+    assert_eq!(two.node.count("w", "SIGNAL_RECEIVED").await, 1);
+    two.node.signal("w", "word", json!("bye")).await;
+    assert_eq!(two.node.outcome("w").await.unwrap(), json!(["hello", "bye"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reused_key_is_refused_by_another_node_as_at_home() {
+    let cluster = Cluster::new();
+    let waits = flow("waits", |ctx, _| async move { ctx.signal::<serde_json::Value>("other").await });
+    let (one, two) = (cluster.node("one", &waits.registry()), cluster.visitor());
+    one.node.begin(&waits, "w", json!(null)).await;
+    one.sees("w", |task| task.flow().is_some_and(|flow| flow.open().next().is_some())).await;
+    let signal = async |member: &Member, payload: i32| {
+        let (key, name) = (IdempotencyKey::parse("k").unwrap(), StageName::parse("word").unwrap());
+        member.node.engine.signal_under(key, &task_id("w"), name, json!(payload), By::new("ann")).await
+    };
+    for member in [&one, &two] {
+        signal(member, 1).await.expect("the same signal");
+        let refused = signal(member, 2).await.expect_err("another signal");
+        assert!(matches!(refused, VerbError::Rejected(Rejection::KeyReused { .. })), "{refused:?}");
+    }
+    assert_eq!(one.node.count("w", "SIGNAL_RECEIVED").await, 1);
 }
 
 #[tokio::test(start_paused = true)]

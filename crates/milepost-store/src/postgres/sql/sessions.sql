@@ -165,15 +165,19 @@ BEGIN
     PERFORM @.call_others(own);
 END $$;
 
--- For the live node that holds the task; null when nobody does.
-CREATE FUNCTION @.post_letter(own bigint, to_task text, words text) RETURNS bigint LANGUAGE plpgsql AS $$
+-- For the live node that holds the task; null when nobody does. Posted again, it is still one letter.
+CREATE FUNCTION @.post_letter(own bigint, letter_id text, to_task text, words text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE given bigint; at bigint;
 BEGIN
     PERFORM @.begin_write(NULL);
+    SELECT l.no INTO given FROM @.letters l WHERE l.id = letter_id;
+    IF FOUND THEN
+        RETURN given;
+    END IF;
     PERFORM @.reap(own);
     at := @.now_ms();
-    INSERT INTO @.letters (session, task, body, posted_at)
-    SELECT n.session, c.id, words, at FROM @.task_configs c JOIN @.task_runtimes r ON r.no = c.no
+    INSERT INTO @.letters (id, session, task, body, posted_at)
+    SELECT letter_id, n.session, c.id, words, at FROM @.task_configs c JOIN @.task_runtimes r ON r.no = c.no
     JOIN @.nodes n ON n.session = r.lease >> 40 AND NOT n.ended
     WHERE c.id = to_task AND r.queue = 2
     RETURNING no INTO given;

@@ -130,6 +130,7 @@ CREATE TABLE @.settled (
 
 CREATE TABLE @.letters (
     no          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id          text COLLATE "C" NOT NULL UNIQUE,
     session     bigint NOT NULL,
     task        text NOT NULL,
     body        text NOT NULL,
