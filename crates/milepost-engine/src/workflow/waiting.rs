@@ -130,7 +130,17 @@ impl FlowRunner {
     pub(super) async fn obey(&mut self, order: Order) -> Result<(), Over> {
         let (mut replies, mut children) = (Vec::new(), Vec::new());
         let mut next = Some(order);
+        let begun_at = self.task().version();
         while let Some(order) = next {
+            // What starts by itself may not be written yet: a person looks at what the store has. Behind another order of
+            // this turn, though, the task is at a version that nobody can have seen.
+            let now_at = self.task().version();
+            let found = if now_at == begun_at { self.ledger.version() } else { now_at };
+            if let Some(expected) = order.expected.filter(|expected| *expected != found) {
+                let _ = order.reply.send(Err(VerbError::task_version(&self.key.id, expected, found)));
+                next = self.orders.try_recv().ok();
+                continue;
+            }
             let cancels = matches!(order.command, Command::Cancel(_));
             let waited_for = if cancels { open_children(self.task()) } else { Vec::new() };
             match self.decide(order.command) {

@@ -1,10 +1,16 @@
 //! A verb that names the version its sender looked at is done to that version or not at all.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use milepost_core::id::TaskId;
 use milepost_core::task::TaskStatus;
+use milepost_engine::workflow::{Run, Workflow};
+use milepost_store::{Resubmit, Start};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use crate::support::World;
+use crate::support::{Waits, World, bounded};
 
 const PLAN: &str = "
 plan: p
@@ -82,6 +88,40 @@ async fn a_task_is_changed_at_the_version_that_was_looked_at_in_hand_or_not() {
         world.until_status("a", TaskStatus::RolledBack).await;
         world.close().await;
     }
+}
+
+#[tokio::test]
+async fn a_workflow_in_hand_is_changed_at_the_version_that_was_looked_at_or_not_at_all() {
+    let world = World::new().await;
+    let run = Run::new(Waits.reference(), TaskId::parse("a").expect("an id"), Value::Null);
+    world.engine.submit(Arc::new(run.plan()), Start::AtOnce, Resubmit::Same).await.expect("a store");
+    // From then on nothing happens to it by itself.
+    let waits = async {
+        while !world.read("/tasks/a/events").await.to_string().contains("STAGE_STARTED") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    bounded("a workflow that waits", waits).await;
+    for verb in ["pause", "resume", "cancel"] {
+        let (path, present) = (format!("/tasks/a/{verb}"), version(&world, "/tasks/a").await);
+        for stale in [present - 1, present + 1, 0] {
+            let refused = world.post_json(&path, &json!({ "expectedVersion": stale })).await;
+            let detail = refused.problem(409, "version-conflict");
+            assert!(detail.contains(&format!("is at version {present}, expected {stale}")), "{path}: {detail}");
+        }
+        assert_eq!(version(&world, "/tasks/a").await, present, "{verb} was refused, and done all the same");
+        world.post_json(&path, &json!({ "expectedVersion": present })).await.expect(StatusCode::OK);
+        if verb == "resume" {
+            // Its node has it in hand again.
+            let again = async {
+                while version(&world, "/tasks/a").await == present + 1 {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            bounded("a workflow that waits again", again).await;
+        }
+    }
+    world.close().await;
 }
 
 #[tokio::test]
