@@ -226,8 +226,7 @@ fn updated(dice: &mut Dice, plan: &Plan, number: usize) -> Plan {
 fn operator(dice: &mut Dice, plans: &[Arc<Plan>], nodes: &[NodeSetup]) -> Act {
     let plan = dice.pick(plans).clone();
     let via = via(dice, nodes);
-    // Not yet: a signal whose answer is lost may be recorded twice.
-    if plan.definition.workflow.is_some() && dice.chance(0) {
+    if plan.definition.workflow.is_some() && dice.chance(500) {
         let name = *dice.pick(&flows::SIGNALS);
         return Act::Signal { task: plan.tasks[0].id.clone(), name, via };
     }

@@ -6,7 +6,7 @@ use crate::schedule::Schedule;
 use crate::trace::Trace;
 
 /// Each is switched on by its name, in the code that it is about.
-pub const BUGS: [&str; 31] = [
+pub const BUGS: [&str; 33] = [
     "a claimed task is forgotten",
     "a commit minds no lease",
     "a commit minds no version",
@@ -21,6 +21,8 @@ pub const BUGS: [&str; 31] = [
     "a retry forgets the checkpoint",
     "a retry starts early",
     "a rollback goes forwards",
+    "a signal is answered too early",
+    "a signal is received twice",
     "a sleeper wakes tomorrow",
     "a slot is leaked",
     "a slot is not counted",

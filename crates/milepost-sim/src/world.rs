@@ -1,15 +1,16 @@
 //! A world in which one schedule is played: nodes, a store, a network, and people who ask for things.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use milepost_core::id::TaskId;
+use milepost_core::id::{IdempotencyKey, StageName, TaskId};
 use milepost_core::message::Arrival;
 use milepost_core::task::By;
 use milepost_core::time::{Millis, Timestamp};
-use milepost_engine::{Clock, Engine, Options, Received, Registry, Target, Verb, VerbError};
+use milepost_engine::{Clock, Engine, Ids, Options, Received, Registry, Target, Verb, VerbError};
 use milepost_store::memory::MemoryStore;
-use milepost_store::{Membership, Resubmit, Start, Store};
+use milepost_store::{Membership, Resubmit, Start, Store, StoreError};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -199,6 +200,7 @@ impl<'a> World<'a> {
             options.sweep = Duration::from_secs(24 * 3600);
         }
         options.boot_id = who.as_str().into();
+        options.ids = ids(&who);
         options.spawner = life.spawner();
         self.shared.state().watch.joins(number, setup.on_store_loss);
         let outside = self.outside.from(number);
@@ -228,12 +230,11 @@ impl<'a> World<'a> {
             }
             Act::Signal { task, name, via } => {
                 let (task, by) = (task.clone(), self.person());
-                let name = milepost_core::id::StageName::parse(*name).expect("a name");
+                let name = StageName::parse(*name).expect("a name");
                 let words = format!("signal {name} to {task}");
                 let person = Person { name: by.who.clone(), writes: true };
-                let signal =
-                    move |engine: Engine| async move { engine.signal(&task, name, json!(1), by).await.map(|_| ()) };
-                self.ask(*via, words, person, signal);
+                let key = IdempotencyKey::parse(&by.who).expect("a key");
+                self.ask(*via, words, person, move |engine| signal(engine, key, task, name, by));
             }
             Act::Message { task, id, again, expires, via } => self.message(task, id, *again, *expires, *via),
             Act::Kill { node, for_ms, renamed } => {
@@ -460,6 +461,25 @@ fn clock(shared: &Shared, skew_ms: i64, drift_ppm: i32) -> Clock {
     Clock::manual_with_drift(Timestamp::from_millis(shared.now().as_millis() + skew_ms), drift_ppm)
 }
 
+/// Sends a signal, and again under its key while nobody can say what became of it.
+async fn signal(engine: Engine, key: IdempotencyKey, task: TaskId, name: StageName, by: By) -> Result<(), VerbError> {
+    for _ in 0..5 {
+        match engine.signal_under(key.clone(), &task, name.clone(), json!(1), by.clone()).await {
+            Err(VerbError::Moved | VerbError::Store(StoreError::Unavailable { .. })) => {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            answer => return answer.map(|_| ()),
+        }
+    }
+    Err(VerbError::Moved)
+}
+
+/// The same in every run of a seed.
+fn ids(process: &str) -> Ids {
+    let (process, given) = (process.to_owned(), AtomicU64::new(0));
+    Ids::from_fn(move || format!("{process}.{}", given.fetch_add(1, Ordering::Relaxed)))
+}
+
 fn visitor(root: &MemoryStore, shared: &Arc<Shared>) -> Process {
     let life = Life::new();
     let store = Arc::new(root.join(Membership::visitor()));
@@ -467,6 +487,7 @@ fn visitor(root: &MemoryStore, shared: &Arc<Shared>) -> Process {
     let mut options = Options::new("visitor");
     options.clock = clock(shared, 0, 0);
     options.boot_id = "visitor".into();
+    options.ids = ids("visitor");
     options.spawner = life.spawner();
     Process { number: 0, life, engine: Engine::new(wire, Registry::new(), options), skew_ms: 0 }
 }
