@@ -461,14 +461,7 @@ impl Inner {
     fn announce(&self, stored: &StoredTask) {
         self.chains.is_here(&stored.key.id);
         self.happened(&stored.claim_events, &stored.task);
-        self.feed.publish(|| FeedItem::Task {
-            plan: stored.task.spec().plan.clone(),
-            task: stored.key.id.clone(),
-            status: stored.task.status(),
-            records: stored.claim_events.clone().into(),
-            done: stored.task.done().len(),
-            stages: stored.task.stages().len(),
-        });
+        self.feed.publish(|| FeedItem::of(&stored.task, stored.claim_events.clone().into()));
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use milepost_core::id::{PlanId, StageName, TaskId};
-use milepost_core::task::{PlanStatus, Record, TaskStatus};
+use milepost_core::task::{PlanStatus, Record, Task, TaskStatus};
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, oneshot};
 
@@ -54,6 +54,20 @@ pub enum FeedItem {
         plan: PlanId,
         status: PlanStatus,
     },
+}
+
+impl FeedItem {
+    /// This happened to the task, and is durable.
+    pub(crate) fn of(task: &Task, records: Arc<[Record]>) -> Self {
+        FeedItem::Task {
+            plan: task.spec().plan.clone(),
+            task: task.id().clone(),
+            status: task.status(),
+            records,
+            done: task.done().len(),
+            stages: task.stages().len(),
+        }
+    }
 }
 
 /// A watcher that is woken a few dozen times a second at most, however much happens.

@@ -303,14 +303,6 @@ impl Inner {
         }
         let plan_id = decision.task.spec().plan.clone();
         let (events, changed): (Arc<[Record]>, _) = (decision.events.into(), Arc::new(decision.task));
-        let item = FeedItem::Task {
-            plan: plan_id.clone(),
-            task: task.clone(),
-            status,
-            records: events.clone(),
-            done: changed.done().len(),
-            stages: changed.stages().len(),
-        };
         // A rollback that was asked for may begin at once; anything else that is active waits for its recovery.
         let lease = match status {
             TaskStatus::RollingBack => LeaseChange::Keep,
@@ -348,7 +340,7 @@ impl Inner {
                     self.cancel_children(task, children);
                     told.iter().for_each(|task| self.tell_parent(task));
                 }
-                self.feed.publish(|| item);
+                self.feed.publish(|| FeedItem::of(&changed, events));
                 if let Some(status) = committed.plan {
                     self.plan_changed(&plan_id, status);
                 }

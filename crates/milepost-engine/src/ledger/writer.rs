@@ -109,14 +109,7 @@ impl Writer {
         let task = &entry.task;
         self.written = task.version();
         self.inner.happened(&entry.events, task);
-        self.inner.feed.publish(|| FeedItem::Task {
-            plan: task.spec().plan.clone(),
-            task: self.key.id.clone(),
-            status: task.status(),
-            records: entry.events.clone(),
-            done: task.done().len(),
-            stages: task.stages().len(),
-        });
+        self.inner.feed.publish(|| FeedItem::of(task, entry.events.clone()));
         if let Some(status) = plan {
             self.inner.plan_changed(&task.spec().plan, status);
         }

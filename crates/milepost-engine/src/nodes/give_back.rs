@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use milepost_core::planted::planted;
-use milepost_core::task::{Command, decide};
+use milepost_core::task::{Command, Record, decide};
 use milepost_store::{Commit, Holder, LeaseChange, StoreError, TaskRef, Wake};
 
 use crate::engine::Inner;
+use crate::feed::FeedItem;
 
 impl Inner {
     /// Gives the task back, if the store still has it under this lease. It may: a node that slept too long may not have
@@ -41,12 +42,13 @@ impl Inner {
         let reason = "its node lost its lease, or could not write what it did".to_owned();
         let expected = stored.task.version();
         let Ok(decision) = decide(&stored.task, Command::Interrupt { reason }, self.clock.now()) else { return Ok(()) };
+        let (events, task): (Arc<[Record]>, _) = (decision.events.into(), Arc::new(decision.task));
         let commit = Commit {
             key: key.clone(),
             holder: Holder::Lease(epoch),
             expected,
-            events: decision.events.into(),
-            task: Arc::new(decision.task),
+            events: events.clone(),
+            task: task.clone(),
             lease: LeaseChange::Release(Wake::Recovery),
             plan: None,
             output: Vec::new(),
@@ -54,7 +56,12 @@ impl Inner {
         match self.store.commit(commit).await {
             // Something of ours was still on its way; the next look sees it.
             Err(error @ (StoreError::Unavailable { .. } | StoreError::Conflict { .. })) => Err(error),
-            Ok(_) | Err(_) => Ok(()),
+            Ok(_) => {
+                self.happened(&events, &task);
+                self.feed.publish(|| FeedItem::of(&task, events));
+                Ok(())
+            }
+            Err(_) => Ok(()),
         }
     }
 }

@@ -145,8 +145,22 @@ impl Inner {
 
     async fn child_ended(self: &Arc<Self>, parent: &TaskId, child: TaskId, result: Result<Value, Cause>) {
         // Refused when the parent no longer waits, or knows already; lost, the parent looks for itself when it wakes.
-        if let Err(error) = self.command(parent, Asked::simply(Command::ChildEnded { child, result }), None).await {
+        if let Err(error) = self.insist(parent, Command::ChildEnded { child, result }).await {
             tracing::debug!(%parent, %error, "the parent of a workflow did not want to know of its end");
+        }
+    }
+
+    /// Gives a task a command, however long the store is away or the task changes hands; no longer than this node runs.
+    async fn insist(self: &Arc<Self>, task: &TaskId, command: Command) -> Result<TaskStatus, VerbError> {
+        let mut pause = Duration::from_millis(50);
+        loop {
+            match self.command(task, Asked::simply(command.clone()), None).await {
+                Err(VerbError::Store(StoreError::Unavailable { .. }) | VerbError::Moved) if !self.is_stopping() => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_secs(5));
+                }
+                outcome => return outcome,
+            }
         }
     }
 
@@ -160,19 +174,8 @@ impl Inner {
 
     async fn cancel_child(self: &Arc<Self>, parent: &TaskId, child: &TaskId) {
         let by = By { who: "milepost".to_owned(), why: Some(format!("{parent} has ended")) };
-        let mut pause = Duration::from_millis(50);
-        loop {
-            match self.command(child, Asked::simply(Command::Cancel(by.clone())), None).await {
-                Err(VerbError::Store(StoreError::Unavailable { .. }) | VerbError::Moved) if !self.is_stopping() => {
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(Duration::from_secs(5));
-                }
-                Err(error) => {
-                    tracing::debug!(%child, %error, "a child of an ended workflow was not cancelled");
-                    break;
-                }
-                Ok(_) => break,
-            }
+        if let Err(error) = self.insist(child, Command::Cancel(by)).await {
+            tracing::debug!(%child, %error, "a child of an ended workflow was not cancelled");
         }
     }
 

@@ -35,6 +35,33 @@ async fn state_changes_come_in_the_order_of_the_log_and_none_is_left_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_task_that_is_given_back_is_shown_and_counted_as_interrupted() {
+    let (world, gate) = (World::new(), Gate::shut());
+    let store = Faulty::over(world.store());
+    let node = world.node_on(store.clone(), Registry::new().with("gate", gate.kind()));
+    let mut feed = node.engine.feed().subscribe();
+    node.submit("{plan: p, stages: [{name: a, uses: gate}], tasks: [{id: t}]}").await;
+    gate.inside(1).await;
+    store.answer(Answers::RefusesOnce);
+    gate.let_go(2);
+    node.ended("p").await;
+    let mut seen = vec!["TASK_CREATED".to_owned()];
+    while let Ok(item) = feed.try_recv() {
+        if let FeedItem::Task { records, .. } = item {
+            seen.extend(records.iter().map(|record| words(record.event())));
+        }
+    }
+    // The next claim may be answered before the commit that gave it back.
+    let mut log = node.log("t").await;
+    seen.sort();
+    log.sort();
+    assert_eq!(seen, log);
+    assert_eq!(seen.iter().filter(|line| line.starts_with("TASK_INTERRUPTED")).count(), 1, "{seen:?}");
+    let counted = node.engine.meters().readings().tasks;
+    assert_eq!(counted.iter().find(|(what, _)| *what == "interrupted").map(|(_, count)| *count), Some(1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn progress_comes_at_most_four_times_a_second_and_ends_with_the_newest() {
     let world = World::new();
     let busy = kind(|call: StageCall| async move {

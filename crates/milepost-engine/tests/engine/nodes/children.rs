@@ -6,7 +6,7 @@ use milepost_core::task::TaskStatus;
 use milepost_engine::Verb;
 use serde_json::json;
 
-use crate::support::{Cluster, flow, of_task};
+use crate::support::{Answers, Cluster, flow, of_task};
 
 #[tokio::test(start_paused = true)]
 async fn a_parent_learns_at_once_that_its_child_has_ended_on_another_node() {
@@ -51,4 +51,29 @@ async fn a_cancelled_parent_cancels_its_child_on_another_node() {
     two.node.does(of_task("p"), Verb::Cancel).await;
     two.sees("p.half", |task| task.status() == TaskStatus::Cancelled).await;
     assert_eq!(one.node.status("p").await, TaskStatus::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parent_learns_of_its_childs_end_also_when_the_store_was_away_in_that_moment() {
+    let cluster = Cluster::new();
+    let child = flow("child", |ctx, _| async move { ctx.signal::<serde_json::Value>("go").await });
+    let child_too = child.clone();
+    let parent = flow("parent", move |ctx, input| {
+        let child = child_too.clone();
+        async move { ctx.child("half", || child, input).await }
+    });
+    let one = cluster.node("one", &parent.registry());
+    let two = cluster.node("two", &child.registry());
+    one.node.begin(&parent, "p", json!(null)).await;
+    one.node.until_stored("p.half").await;
+    two.sees("p.half", |task| task.flow().is_some_and(|flow| flow.open().next().is_some())).await;
+    two.line.answer(Answers::AwayOnceEnded);
+    two.node.signal("p.half", "go", json!(42)).await;
+    two.sees("p.half", |task| task.status() == TaskStatus::Completed).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(one.node.status("p").await, TaskStatus::Running);
+    two.mend();
+    let mended = tokio::time::Instant::now();
+    assert_eq!(one.node.outcome("p").await.unwrap(), json!(42));
+    assert!(mended.elapsed() < Duration::from_secs(30), "{:?}", mended.elapsed());
 }

@@ -24,6 +24,8 @@ pub(crate) enum Answers {
     Away,
     /// Commits are made, and their answers are lost.
     Forgets,
+    /// A commit that ends a task is the last for which the store is there.
+    AwayOnceEnded,
     /// Another node has every task.
     Fences,
     /// The next commit is refused, and not for the lease.
@@ -159,6 +161,14 @@ impl Store for Faulty {
         }
         match self.now() {
             Answers::Truly | Answers::Hangs => awake(self.store.commit(commit)).await,
+            Answers::AwayOnceEnded => {
+                let ends = commit.task.status().is_ended();
+                let committed = awake(self.store.commit(commit)).await;
+                if ends {
+                    self.answer(Answers::Away);
+                }
+                committed
+            }
             Answers::Away => Err(self.away("commit")),
             Answers::Forgets => {
                 awake(self.store.commit(commit)).await?;
