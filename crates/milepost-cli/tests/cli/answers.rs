@@ -15,13 +15,14 @@ fn world_with_a_failed_plan() -> World {
     world
 }
 
-const PLAN: [&str; 10] = [
+const PLAN: [&str; 11] = [
     "planId",
     "status",
     "tasks",
     "progress",
     "maxConcurrency",
     "version",
+    "waitsForPerson",
     "changedBy",
     "createdAt",
     "startedAt",
