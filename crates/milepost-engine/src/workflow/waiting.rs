@@ -46,7 +46,7 @@ impl FlowRunner {
         self.waits_since = waits.then(|| self.waits_since.unwrap_or(now));
         let due = if self.stopping { None } else { self.task().next_due() };
         let deadline = self.task().deadline();
-        let park = self.waits_since.map(|since| self.park_at(since, due));
+        let park = self.waits_since.map(|since| self.park_at(since, [due, deadline].into_iter().flatten().min()));
         // One whose time is up has that to see to first; parked, it would be claimed again at once, without end.
         let time_is_up = deadline.is_some_and(|deadline| deadline <= now);
         if park.is_some_and(|park| park <= now) && !time_is_up {
@@ -97,7 +97,9 @@ impl FlowRunner {
         }
     }
 
-    /// Word of a signal or of a child may come any moment, so those are waited for a while; a long sleep is not.
+    /// Word of a signal or of a child may come any moment, so those are waited for a while; a long sleep is not, unless
+    /// the workflow's own time is nearly up: by a clock that is a little behind the store's, it would be claimed for its
+    /// deadline and given back over and over.
     fn park_at(&self, since: Timestamp, due: Option<Timestamp>) -> Timestamp {
         let flow = self.flow();
         let may_be_told = flow.open().any(|index| match flow.step(index).kind {

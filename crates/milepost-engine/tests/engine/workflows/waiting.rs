@@ -44,6 +44,23 @@ async fn a_sleep_ends_at_its_time_and_never_before() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_workflow_whose_time_is_nearly_up_keeps_its_lease_though_it_sleeps_for_longer() {
+    let (world, diary) = (World::new(), Diary::default());
+    let sleeper = sleeper(&diary, LONG);
+    let node = world.node(sleeper.registry());
+    let mut run = Run::new(sleeper.reference(), task_id("w"), Value::Null);
+    run.settings.task_timeout = Some(Millis::from_secs(10));
+    node.engine.submit(Arc::new(run.plan()), Start::AtOnce, Resubmit::Same).await.expect("an accepted run");
+    node.until("w", |task| task.next_due().is_some()).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let lease = node.stored("w").await.epoch;
+    assert!(lease > 0, "its lease was given back");
+    node.ended("w").await;
+    assert_eq!(node.status("w").await, TaskStatus::Failed);
+    assert_eq!(diary.lines(), ["before"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_sleep_without_end_parks_and_can_still_be_read_and_cancelled() {
     let (world, diary) = (World::new(), Diary::default());
     let sleeper = sleeper(&diary, Duration::MAX);
