@@ -11,9 +11,10 @@ mod support;
 mod wrong_clock;
 
 mod clock;
-mod frozen;
 mod killed;
 mod ledger;
 mod node;
+mod outages;
 mod place;
+mod slow_way;
 mod store_loss;
