@@ -19,14 +19,7 @@ const GATHER_FOR: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone)]
 pub enum FeedItem {
     /// Something happened to a task, and is durable.
-    Task {
-        plan: PlanId,
-        task: TaskId,
-        status: TaskStatus,
-        records: Arc<[Record]>,
-        done: usize,
-        stages: usize,
-    },
+    Task { plan: PlanId, task: TaskId, status: TaskStatus, records: Arc<[Record]>, done: usize, stages: usize },
     /// How far a running task is: because a stage said so, because it goes on from a checkpoint, or because it has
     /// been silent for as long as a heartbeat. At most four a second of a task, and the last word of a stage that ends.
     Progress {
@@ -45,15 +38,9 @@ pub enum FeedItem {
         percent: f64,
     },
     /// The task goes on without the store, which is away; or the store knows all of it again.
-    Durability {
-        plan: PlanId,
-        task: TaskId,
-        durable: bool,
-    },
-    Plan {
-        plan: PlanId,
-        status: PlanStatus,
-    },
+    Durability { plan: PlanId, task: TaskId, durable: bool },
+    /// Its end may come before the last word of a task that ended in the same moment.
+    Plan { plan: PlanId, status: PlanStatus },
 }
 
 impl FeedItem {

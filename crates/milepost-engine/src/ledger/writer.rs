@@ -82,7 +82,7 @@ impl Writer {
                     pause = (pause * 2).min(Duration::from_secs(5));
                 }
                 Err(error) => {
-                    let answered = !planted("an unanswered commit is not looked for")
+                    let answered = !planted("a lost answer loses the task")
                         && matches!(error, StoreError::Conflict { .. } | StoreError::Fenced { .. });
                     let arrived = if was_unsure && answered { Some(self.arrived(&entry.events).await) } else { None };
                     if arrived == Some(entry.events.len()) {

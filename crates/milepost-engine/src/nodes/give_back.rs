@@ -15,7 +15,7 @@ impl Inner {
     /// been missed, a claim may have been made in the very moment in which an older lease was lost, and a commit may
     /// have been refused for another reason than the lease.
     pub(crate) fn give_back(self: &Arc<Self>, key: TaskRef, epoch: u64) {
-        if planted("what was cut off is not given back") {
+        if planted("a lost answer loses the task") {
             return;
         }
         let inner = self.clone();

@@ -13,10 +13,13 @@ use tokio::sync::broadcast;
 
 use crate::support::{Copier, ROWS, World, bounded, kind, plan_id};
 
-/// What was shown of each task, until the plan ends: the events that begin and end it, and what it said between.
+/// What was shown of each task, until the plan and all of them have ended: the events that begin and end it, and what
+/// it said between.
 async fn shown(feed: &mut broadcast::Receiver<FeedItem>) -> HashMap<TaskId, Vec<String>> {
     let mut shown: HashMap<TaskId, Vec<String>> = HashMap::new();
-    loop {
+    let mut completed = false;
+    let ended = |unit: &Vec<String>| unit.last().is_some_and(|last| last == "end");
+    while !completed || !shown.values().all(ended) {
         match bounded("the next item", feed.recv()).await.expect("nobody lags") {
             FeedItem::Task { task, records, .. } => {
                 for record in records.iter() {
@@ -31,10 +34,11 @@ async fn shown(feed: &mut broadcast::Receiver<FeedItem>) -> HashMap<TaskId, Vec<
                 let words = format!("{}/{}", progress.done, progress.total);
                 shown.entry(task).or_default().push(words);
             }
-            FeedItem::Plan { status: PlanStatus::Completed, .. } => return shown,
-            FeedItem::Progress { .. } | FeedItem::Durability { .. } | FeedItem::Plan { .. } => {}
+            FeedItem::Plan { status, .. } => completed = status == PlanStatus::Completed,
+            FeedItem::Progress { .. } | FeedItem::Durability { .. } => {}
         }
     }
+    shown
 }
 
 fn batches(every: Duration) -> Arc<dyn StageKind> {
