@@ -20,12 +20,19 @@ pub(crate) const GOING_NEXT: u8 = 2;
 /// How soon a node that cannot tell which era it is in asks again.
 pub(crate) const LOOK_AGAIN: Millis = Millis::from_secs(1);
 
-/// What a person's word is worth. `begun`: a node is there that belongs to an era.
-pub(crate) fn go(begun: bool) -> u8 {
-    if begun { GOING } else { GOING_NEXT }
+/// What a person's word is worth. `settled`: whoever takes it belongs to an era, so that is the one it is for. Anybody else
+/// cannot tell whether the last node is there or gone; the word is good in either case until a node of the era is seen.
+pub(crate) fn go(says: Option<Recovery>, settled: bool) -> u8 {
+    if settled || says == Some(Recovery::Auto) { GOING } else { GOING_NEXT }
 }
 
-/// The least that a claim must find: one that cannot tell yet which era it is in takes what is good in either.
+/// What any number comes to when a node of the era is seen, with a beat or when it leaves: all words were for that era.
+pub(crate) fn once_seen(go: u8) -> u8 {
+    go.min(GOING)
+}
+
+/// The least that a claim must find: one that cannot tell yet which era it is in takes what is good in either. A claim of
+/// one plan only looks at no number, begins no era, and uses up what was said for that plan alone.
 pub(crate) fn needed(settled: bool) -> u8 {
     if settled { GOING } else { GOING_NEXT }
 }
@@ -47,11 +54,21 @@ pub(crate) fn when_moved(says: Option<Recovery>) -> u8 {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Going {
     pub(crate) says: Option<Recovery>,
-    /// The plan's own number; one that has ended has none.
+    /// The plan's own number.
     pub(crate) plan: u8,
 }
 
 impl Going {
+    /// A plan that has ended is not set going, whatever it was for.
+    pub(crate) fn of(says: Option<Recovery>, go: u8, has_ended: bool) -> Self {
+        Self { says, plan: if has_ended { HELD } else { go } }
+    }
+
+    /// Whether a word for one of its tasks has to be kept with the task: the plan is set going for less.
+    pub(crate) fn lacks(self, word: u8) -> bool {
+        self.says != Some(Recovery::Auto) && self.plan < word
+    }
+
     /// Whether a task may be taken by a claim of no particular plan. `task` is its own number.
     pub(crate) fn may_start(self, default: Recovery, task: u8, needed: u8) -> bool {
         self.says.unwrap_or(default) == Recovery::Auto || self.plan.max(task) >= needed
@@ -61,7 +78,7 @@ impl Going {
     pub(crate) fn is_held(self, task: u8, begun: bool) -> bool {
         let needed = match self.says {
             Some(Recovery::Auto) => return false,
-            Some(Recovery::Manual) => go(begun),
+            Some(Recovery::Manual) => needed(begun),
             None => GOING,
         };
         self.plan.max(task) < needed

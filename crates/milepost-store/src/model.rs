@@ -121,13 +121,19 @@ pub struct Claimed {
     pub next_due: Option<Timestamp>,
     /// Plans that the claim itself brought to their end.
     pub settled: Vec<PlanId>,
+    /// The node knows which plans wait for a person since all nodes were gone, and which go on.
+    pub knows_era: bool,
 }
 
 impl Claimed {
-    /// The node cannot tell yet which era it is in, and soon it may.
-    pub(crate) fn look_again(&mut self) {
-        let again = self.now + LOOK_AGAIN;
-        self.next_due = Some(self.next_due.map_or(again, |due| due.min(again)));
+    /// While the node cannot tell which era it is in, it asks again: soon it may.
+    pub(crate) fn in_era(mut self, known: bool) -> Self {
+        self.knows_era = known;
+        if !known {
+            let again = self.now + LOOK_AGAIN;
+            self.next_due = Some(self.next_due.map_or(again, |due| due.min(again)));
+        }
+        self
     }
 }
 

@@ -46,9 +46,11 @@ impl MovedTask {
 impl MovedPlan {
     /// Of everything that a move must keep: the same in both stores, or something was lost on the way.
     pub fn digest(&self) -> [u8; 32] {
+        // For which nodes it is set going, each store says for itself.
+        let row = PlanRow { waits_for_person: false, ..self.row.clone() };
         let mut hash = Sha256::new();
         let mut add = |value: serde_json::Value| hash.update(value.to_string());
-        add(json!([self.plan.definition, self.row]));
+        add(json!([self.plan.definition, row]));
         for (definition, moved) in self.plan.tasks.iter().zip(&self.tasks) {
             let task = &moved.task;
             add(json!([definition, task.spec().id, task.status(), task.version(), task.spec().created_at]));

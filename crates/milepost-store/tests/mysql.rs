@@ -71,9 +71,8 @@ impl Harness for Mysql {
 
     async fn passes(&self, time: Millis) {
         let (database, ms) = (self.database().expect("a store was opened"), time.get());
-        database
-            .execute(&format!("UPDATE milepost_nodes SET seen_at = seen_at - {ms}, expires_at = expires_at - {ms}"))
-            .await;
+        let nodes = ["started_at", "seen_at", "expires_at"].map(|time| format!("{time} = {time} - {ms}")).join(", ");
+        database.execute(&format!("UPDATE milepost_nodes SET {nodes}")).await;
         database.execute(&format!("UPDATE milepost_locks SET expires_at = expires_at - {ms}")).await;
         database.execute(&format!("UPDATE milepost_heard SET at = at - {ms}")).await;
     }

@@ -48,7 +48,8 @@ impl Harness for Postgres {
     async fn passes(&self, time: Millis) {
         let schema = self.0.lock().unwrap().take().expect("a store was opened");
         let ms = time.get();
-        schema.run(&format!("UPDATE @.nodes SET seen_at = seen_at - {ms}, expires_at = expires_at - {ms}")).await;
+        let nodes = ["started_at", "seen_at", "expires_at"].map(|time| format!("{time} = {time} - {ms}")).join(", ");
+        schema.run(&format!("UPDATE @.nodes SET {nodes}")).await;
         schema.run(&format!("UPDATE @.locks SET expires_at = expires_at - {ms}")).await;
         schema.run(&format!("UPDATE @.counters SET heard_at = heard_at - {ms}")).await;
         *self.0.lock().unwrap() = Some(schema);

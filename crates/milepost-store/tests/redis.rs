@@ -45,7 +45,13 @@ impl Harness for Redis {
                 let _: String = place.ask(redis::cmd("ZINCRBY").arg(&key).arg(-ms).arg(member)).await;
             }
         }
-        let _: i64 = place.ask(redis::cmd("HINCRBY").arg(place.key("mp:heard")).arg("at").arg(-ms)).await;
+        let mut times = vec![(place.key("mp:heard"), "at")];
+        for node in place.keys("mp:node:*").await {
+            times.extend([(node.clone(), "started"), (node, "seen")]);
+        }
+        for (key, time) in times {
+            let _: i64 = place.ask(redis::cmd("HINCRBY").arg(key).arg(time).arg(-ms)).await;
+        }
         for key in place.keys("lock:tenant:*").await {
             let expires: i64 = place.ask(redis::cmd("PEXPIRETIME").arg(&key)).await;
             let _: i64 = place.ask(redis::cmd("PEXPIREAT").arg(&key).arg(expires - ms)).await;

@@ -98,6 +98,11 @@ macro_rules! __conformance_cases {
                 what_is_set_going_while_no_node_is_there_starts_with_the_next_one,
                 a_manual_plan_submitted_again_to_start_at_once_goes_on,
                 a_plan_that_does_not_say_follows_the_setting_of_the_node,
+                a_task_that_is_set_going_waits_for_no_other_that_is_not,
+                a_claim_of_one_plan_leaves_the_words_for_others_alone,
+                a_plan_that_is_retried_after_its_end_is_set_going,
+                who_changed_a_plan_is_kept_while_its_status_is,
+                a_rollback_that_sleeps_after_the_end_of_its_manual_plan_waits_for_a_person,
             }
             commit {
                 a_commit_is_visible_with_dense_sequence_numbers,
@@ -173,6 +178,7 @@ macro_rules! __conformance_cases {
                 a_rollback_that_was_asked_for_begins_after_an_import,
                 an_imported_plan_that_has_ended_stays_ended,
                 an_imported_plan_that_was_ready_waits_to_be_started,
+                an_imported_plan_is_the_same_whether_or_not_it_waits_for_a_person,
                 the_same_plan_submitted_after_an_import_carries_on,
                 an_import_is_refused_whole_when_a_name_in_it_is_taken,
                 an_import_is_told_among_the_changes,
@@ -260,6 +266,12 @@ macro_rules! __conformance_cases {
                 a_node_that_falls_silent_loses_its_tasks_after_its_lease_while_others_beat,
                 a_tenant_stays_closed_through_hours_without_a_node,
                 a_visitor_alone_finds_out_that_a_node_is_gone,
+                a_node_that_leaves_in_good_order_hands_its_era_on,
+                a_store_that_was_away_ends_no_era,
+                a_word_that_is_given_to_nobody_in_particular_is_not_lost_with_the_era,
+                a_word_that_is_given_while_a_node_is_there_is_for_its_era,
+                whoever_sets_a_task_going_calls_the_other_nodes,
+                a_node_that_goes_on_with_plans_that_do_not_say_finds_them_in_the_era_of_one_that_does_not,
             }
             random {
                 any_history_keeps_the_invariants_and_matches_the_memory_store,

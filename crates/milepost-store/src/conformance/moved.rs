@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use milepost_core::plan::{Plan, PlanCommand};
+use milepost_core::plan::{Plan, PlanCommand, Recovery};
 use milepost_core::task::{Command, PlanStatus, TaskStatus};
 use milepost_core::time::Millis;
 
@@ -229,6 +229,26 @@ pub(super) async fn an_imported_plan_that_was_ready_waits_to_be_started(harness:
     assert_eq!(ids(&to.claim().await), [""; 0]);
     to.verb("p", PlanCommand::Start).await;
     to.claim_one("t").await;
+}
+
+/// Each store says for itself for which nodes a plan is set going, so that is nothing to compare.
+pub(super) async fn an_imported_plan_is_the_same_whether_or_not_it_waits_for_a_person(harness: &dyn Harness) {
+    let memory = Memory::default();
+    let mut from = Scene::with(&memory, plan("silent").task("a")).await;
+    from.recovery = Recovery::Manual;
+    from.crash().await;
+    from.crash().await;
+    from.submit(plan("manual").task("b").manual()).await;
+    from.claim_up_to(0).await;
+    from.crash().await;
+    from.claim_up_to(0).await;
+    from.verb("manual", PlanCommand::Resume).await;
+    assert!(from.plan("silent").await.waits_for_person && !from.plan("manual").await.waits_for_person);
+    let mut to = Scene::new(harness).await;
+    import(&from, &mut to).await;
+    for id in ["silent", "manual"] {
+        assert_eq!(whole(&*from.store, id).await.digest(), whole(&*to.store, id).await.digest(), "{id}");
+    }
 }
 
 pub(super) async fn the_same_plan_submitted_after_an_import_carries_on(harness: &dyn Harness) {

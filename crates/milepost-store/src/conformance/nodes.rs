@@ -1,6 +1,9 @@
 //! Several nodes on one store: whose lease is over, and that time in which nobody could write counts against nobody.
 //! Where only one can have the store there is nothing to ask.
 
+use std::time::Duration;
+
+use milepost_core::plan::Recovery;
 use milepost_core::task::{Command, TaskStatus};
 use milepost_core::time::Millis;
 
@@ -8,7 +11,7 @@ use crate::error::StoreError;
 use crate::nodes::{Beat, LEASE, Membership};
 
 use super::Harness;
-use super::given::{Scene, ann, ids, plan, success};
+use super::given::{PlanBuilder, Scene, ann, ids, plan, success};
 
 const HOUR: Millis = Millis::from_secs(3600);
 /// Less than from beat to beat: a slow machine takes time of its own.
@@ -139,4 +142,119 @@ pub(super) async fn a_visitor_alone_finds_out_that_a_node_is_gone(harness: &dyn 
         waited = waited.saturating_add(STEP);
     }
     assert!(waited > Millis::ZERO && waited <= AT_MOST, "after {waited}");
+}
+
+/// Manual plans, of which only one task runs at a time.
+fn manual(id: &str, tasks: &[&str]) -> PlanBuilder {
+    tasks.iter().fold(plan(id), |plan, task| plan.task(task)).manual().max(1)
+}
+
+async fn takes(scene: &mut Scene<'_>, task: &str) {
+    let held = scene.claim_one(task).await;
+    scene.finishes(&held).await;
+}
+
+pub(super) async fn a_node_that_leaves_in_good_order_hands_its_era_on(harness: &dyn Harness) {
+    let Some([mut one, mut two, _]) = three(harness).await else { return };
+    one.submit(manual("p", &["a", "b"])).await;
+    takes(&mut one, "a").await;
+    harness.passes(STEP).await;
+    one.store.leave().await.unwrap();
+    takes(&mut two, "b").await;
+}
+
+pub(super) async fn a_store_that_was_away_ends_no_era(harness: &dyn Harness) {
+    let Some([mut one, mut two, _]) = three(harness).await else { return };
+    one.submit(manual("p", &["a", "b"])).await;
+    let held = one.claim_one("a").await;
+    harness.passes(HOUR).await;
+    assert!(ids(&two.claim().await).is_empty());
+    beats(&one).await;
+    one.finishes(&held).await;
+    takes(&mut one, "b").await;
+}
+
+/// Nobody can tell whether the last node is gone or only late: a word that is given then is good in either case.
+pub(super) async fn a_word_that_is_given_to_nobody_in_particular_is_not_lost_with_the_era(harness: &dyn Harness) {
+    let Some([mut one, mut two, mut visitor]) = three(harness).await else { return };
+    one.submit(manual("p", &["a", "b"])).await;
+    takes(&mut one, "a").await;
+    visitor.submit(manual("q", &["c", "d"])).await;
+    takes(&mut two, "c").await;
+    let mut waited = Millis::ZERO;
+    while waited <= AT_MOST {
+        beats(&two).await;
+        two.claim_up_to(0).await;
+        harness.passes(STEP).await;
+        waited = waited.saturating_add(STEP);
+    }
+    takes(&mut two, "d").await;
+    assert!(two.plan("p").await.waits_for_person);
+}
+
+pub(super) async fn a_word_that_is_given_while_a_node_is_there_is_for_its_era(harness: &dyn Harness) {
+    for by_visitor in [true, false] {
+        for dies in [true, false] {
+            let Some([mut one, mut two, mut visitor]) = three(harness).await else { return };
+            one.submit(manual("p", &["a"])).await;
+            takes(&mut one, "a").await;
+            let who = if by_visitor { &mut visitor } else { &mut two };
+            who.submit(manual("q", &["b"])).await;
+            two.store.leave().await.unwrap();
+            if dies {
+                beats(&one).await;
+                harness.passes(Millis::from_secs(1)).await;
+            } else {
+                one.store.leave().await.unwrap();
+            }
+            let mut three = one.joined(node("three")).await.expect("it can be shared");
+            let mut waited = Millis::ZERO;
+            while waited <= AT_MOST {
+                beats(&three).await;
+                assert!(ids(&three.claim().await).is_empty(), "{by_visitor} {dies}");
+                harness.passes(STEP).await;
+                waited = waited.saturating_add(STEP);
+            }
+            assert!(three.plan("q").await.waits_for_person);
+        }
+    }
+}
+
+pub(super) async fn whoever_sets_a_task_going_calls_the_other_nodes(harness: &dyn Harness) {
+    let Some([mut one, mut two, _]) = three(harness).await else { return };
+    one.submit(manual("p", &["a", "b"])).await;
+    for scene in [&mut one, &mut two] {
+        scene.store.leave().await.unwrap();
+    }
+    let mut three = one.joined(node("three")).await.expect("it can be shared");
+    takes(&mut three, "a").await;
+    three.store.leave().await.unwrap();
+    let mut four = one.joined(node("four")).await.expect("it can be shared");
+    assert!(ids(&four.claim().await).is_empty());
+    let mut visitor = one.joined(Membership::visitor()).await.expect("it can be shared");
+    while tokio::time::timeout(Duration::from_millis(700), four.store.called()).await.is_ok() {}
+    visitor.operator("b", Command::LetGo(ann())).await;
+    tokio::time::timeout(Duration::from_secs(20), four.store.called()).await.expect("it is called");
+    takes(&mut four, "b").await;
+}
+
+pub(super) async fn a_node_that_goes_on_with_plans_that_do_not_say_finds_them_in_the_era_of_one_that_does_not(
+    harness: &dyn Harness,
+) {
+    let Some([mut one, two, _]) = three(harness).await else { return };
+    one.submit(plan("p").task("asleep").task("waits").max(2)).await;
+    let asleep = one.claim_up_to(1).await.tasks.remove(0);
+    let due = one.falls_asleep(&asleep).await;
+    one.store.leave().await.unwrap();
+    two.store.leave().await.unwrap();
+    let mut manual = one.joined(node("manual")).await.expect("it can be shared");
+    (manual.recovery, manual.now) = (Recovery::Manual, due);
+    let claimed = manual.claim().await;
+    assert_eq!((ids(&claimed), claimed.next_due), (vec![], None));
+    let mut other = one.joined(node("other")).await.expect("it can be shared");
+    harness.passes(STEP).await;
+    beats(&manual).await;
+    other.now = due;
+    assert_eq!(ids(&other.claim().await), ["asleep", "waits"]);
+    assert!(ids(&manual.claim().await).is_empty());
 }

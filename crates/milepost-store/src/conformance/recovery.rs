@@ -2,15 +2,15 @@
 
 use milepost_core::failure::ErrorType;
 use milepost_core::plan::{PlanCommand, Recovery};
-use milepost_core::task::{Command, Event, MAX_TAKEOVERS, PlanStatus, StageStatus, TaskStatus};
+use milepost_core::task::{By, Command, Event, MAX_TAKEOVERS, PlanStatus, StageStatus, TaskStatus};
 use milepost_core::time::Millis;
 use std::sync::Arc;
 
 use crate::error::StoreError;
-use crate::model::{ClaimRequest, Commit, Holder, LeaseChange, Start, Submission, Wake};
+use crate::model::{ClaimRequest, Commit, Holder, LeaseChange, PlanChange, Start, Submission, Wake};
 
 use super::Harness;
-use super::given::{Scene, ann, fatal, ids, plan, plan_id, success};
+use super::given::{Scene, ann, failure, fatal, ids, plan, plan_id, running_stage, success};
 
 pub(super) async fn the_tasks_of_a_lost_owner_are_orphaned_and_shown_as_interrupted(harness: &dyn Harness) {
     let mut scene = Scene::with(harness, plan("p").task("held").task("parked").task("waits").max(2)).await;
@@ -60,7 +60,7 @@ pub(super) async fn an_attempt_cut_off_by_a_crash_is_repeated_under_its_number(h
     let task = scene.claim_one("a").await;
     let task = scene.does(&task, success(0)).await;
     let due = scene.now + Millis::new(1) + super::given::BACKOFF;
-    scene.parks(&task, super::given::failure(1, 1), Wake::At(due)).await;
+    scene.parks(&task, failure(1, 1), Wake::At(due)).await;
     scene.now = due;
     scene.claim_one("a").await;
     scene.crash().await;
@@ -274,7 +274,7 @@ pub(super) async fn parked_tasks_survive_a_restart_and_wake_on_time(harness: &dy
     let woken = scene.claim_one("a").await;
     assert!(!scene.log("a").await.contains(&"TASK_INTERRUPTED"));
     scene.crash().await;
-    let late = Commit { lease: LeaseChange::Keep, ..scene.decision(&woken, super::given::failure(0, 2)) };
+    let late = Commit { lease: LeaseChange::Keep, ..scene.decision(&woken, failure(0, 2)) };
     assert!(matches!(scene.store.commit(late).await, Err(StoreError::Fenced { .. })));
 }
 
@@ -417,4 +417,91 @@ pub(super) async fn a_plan_that_does_not_say_follows_the_setting_of_the_node(har
     scene.recovery = Recovery::Auto;
     assert_eq!(ids(&scene.claim().await), ["b", "c"]);
     assert!(!scene.plan("silent").await.waits_for_person);
+}
+
+pub(super) async fn a_task_that_is_set_going_waits_for_no_other_that_is_not(harness: &dyn Harness) {
+    let tasks = ["lost", "one", "two", "wanted", "also"].iter().fold(plan("p"), |plan, id| plan.task_of(id, "t"));
+    let mut scene = Scene::with(harness, tasks.manual().max(10)).await;
+    // The others line up for their tenant.
+    scene.claim_one("lost").await;
+    scene.crash().await;
+    scene.operator_finds_it_interrupted("lost", Command::Cancel(ann())).await;
+    for id in ["wanted", "also"] {
+        scene.operator(id, Command::LetGo(ann())).await;
+    }
+    let wanted = scene.claim_one("wanted").await;
+    scene.finishes(&wanted).await;
+    let also = scene.claim_one("also").await;
+    scene.finishes(&also).await;
+    assert!(ids(&scene.claim().await).is_empty());
+    scene.verb("p", PlanCommand::Resume).await;
+    let one = scene.claim_one("one").await;
+    scene.finishes(&one).await;
+    scene.claim_one("two").await;
+}
+
+pub(super) async fn a_claim_of_one_plan_leaves_the_words_for_others_alone(harness: &dyn Harness) {
+    let manual = |id: &str, tasks: [&str; 2]| plan(id).task(tasks[0]).task(tasks[1]).manual().max(1);
+    let mut scene = Scene::with(harness, manual("p", ["a", "b"])).await;
+    scene.submit(manual("q", ["c", "d"])).await;
+    for _ in 0..2 {
+        assert_eq!(ids(&scene.claim_only("p").await), ["a"]);
+        scene.crash().await;
+    }
+    // Whoever has run it is gone, and it was for as long as that.
+    assert!(scene.plan("p").await.waits_for_person && !scene.plan("q").await.waits_for_person);
+    let held = scene.claim_one("c").await;
+    assert!(scene.plan("p").await.waits_for_person);
+    scene.finishes(&held).await;
+    scene.claim_one("d").await;
+}
+
+pub(super) async fn a_plan_that_is_retried_after_its_end_is_set_going(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("a").task("b").manual().max(1)).await;
+    let held = scene.claim_one("a").await;
+    scene.does(&held, fatal(0)).await;
+    scene.crash().await;
+    assert!(ids(&scene.claim().await).is_empty());
+    scene.operator("b", Command::Cancel(ann())).await;
+    assert_eq!(scene.plan_status("p").await, PlanStatus::Failed);
+    scene.try_operator("a", super::given::retry(), Some(PlanCommand::Retry)).await.unwrap();
+    assert!(!scene.plan("p").await.waits_for_person);
+    scene.claim_one("a").await;
+    scene.crash().await;
+    assert!(ids(&scene.claim().await).is_empty());
+    assert!(scene.plan("p").await.waits_for_person);
+}
+
+pub(super) async fn who_changed_a_plan_is_kept_while_its_status_is(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("a")).await;
+    let paused = scene.verb("p", PlanCommand::Pause).await;
+    let by = By { who: "bob".to_owned(), why: None };
+    for command in [PlanCommand::ChangeTasks, PlanCommand::RetryTasks] {
+        let change = PlanChange { plan: plan_id("p"), command, by: by.clone(), expected: None, now: scene.now };
+        scene.store.change_plan(change).await.unwrap();
+    }
+    let after = scene.plan("p").await;
+    assert_eq!((after.version, after.changed_by), (paused.version + 2, Some(ann())));
+}
+
+pub(super) async fn a_rollback_that_sleeps_after_the_end_of_its_manual_plan_waits_for_a_person(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("a").manual()).await;
+    let task = scene.claim_one("a").await;
+    let task = scene.does(&task, success(0)).await;
+    scene.does(&task, fatal(1)).await;
+    assert_eq!(scene.plan_status("p").await, PlanStatus::Failed);
+    scene.operator("a", Command::Rollback(ann())).await;
+    let task = scene.claim_one("a").await;
+    let due = scene.now + Millis::new(1) + super::given::BACKOFF;
+    let (stage, attempt) = running_stage(&task.task).expect("it is being undone");
+    scene.parks(&task, failure(stage, attempt), Wake::At(due)).await;
+    scene.crash().await;
+    for now in [scene.now, due] {
+        scene.now = now;
+        let claimed = scene.claim().await;
+        assert_eq!((ids(&claimed), claimed.next_due), (vec![], None));
+    }
+    assert!(scene.task("a").await.waits_for_person);
+    let task = scene.claim_only("p").await.tasks.remove(0);
+    assert_eq!(scene.finishes(&task).await.task.status(), TaskStatus::RolledBack);
 }

@@ -24,8 +24,8 @@ pub(super) struct Claimant {
 
 impl Data {
     pub(super) fn claim(&mut self, claimant: Claimant, request: &ClaimRequest) -> Result<Claimed, StoreError> {
-        let settled = self.settle_era(claimant.session, request.recovery);
         let only = request.only.as_ref().map(|id| self.find_plan(id)).transpose()?;
+        let settled = self.settle_era(claimant.session, request.recovery, only);
         let needed = going::needed(settled);
         let now = request.now.unwrap_or_else(|| self.sessions.timestamp(Instant::now()));
         let mut claimed = Claimed { now, ..Claimed::default() };
@@ -42,10 +42,7 @@ impl Data {
         let due = only.map_or(&self.line.due, |plan| &self.plan_entry(plan).line.due);
         let mut later = due.iter().filter(|(at, no)| *at > now && self.may_start(*no, request, needed));
         claimed.next_due = later.next().map(|(at, _)| *at);
-        if !settled {
-            claimed.look_again();
-        }
-        Ok(claimed)
+        Ok(claimed.in_era(settled))
     }
 
     /// In the order in which they are taken: the interrupted by number, then the due by time.

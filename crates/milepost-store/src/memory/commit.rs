@@ -8,7 +8,6 @@ use milepost_core::task::{Event, TaskStatus, lets_go};
 
 use crate::books::book_changes;
 use crate::error::StoreError;
-use crate::going;
 use crate::model::{Commit, Committed, Holder, LeaseChange, Note, PlanChange, PlanRow, Wake};
 
 use super::data::{Data, Held, Hold};
@@ -47,7 +46,7 @@ impl Data {
         let at = commit.task.updated_at();
         let hold = self.hold_after(no, &commit);
         if commit.holder == Holder::Operator && lets_go(&commit.events) {
-            self.entry_mut(no).go = going::go(self.sessions.has_begun(from));
+            self.let_go(from, no, plan_status);
         }
         self.store(no, Arc::unwrap_or_clone(commit.task), &commit.events, hold);
         let position = self.newest();
@@ -75,7 +74,9 @@ impl Data {
         } else if counts {
             let entry = self.plan_entry_mut(plan);
             entry.version += 1;
-            entry.changed_by = Some(change.by.clone());
+            if was_held {
+                entry.changed_by = Some(change.by.clone());
+            }
             self.log_plan(plan, Some(change.by), change.now);
         }
         Ok(self.plan_row(plan))

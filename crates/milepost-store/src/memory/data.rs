@@ -293,13 +293,27 @@ impl Data {
     /// A person wants the plan to run; answers whether that is news.
     pub(super) fn set_going(&mut self, from: Option<u64>, plan: i64) -> bool {
         let was_held = self.plan_row(plan).waits_for_person;
-        self.plan_entry_mut(plan).go = going::go(self.sessions.has_begun(from));
+        let settled = self.sessions.is_settled(from);
+        let entry = self.plan_entry_mut(plan);
+        entry.go = going::go(entry.recovery(), settled);
         was_held
+    }
+
+    /// A person wants this task to run. `asked`: what its plan becomes by the same word.
+    pub(super) fn let_go(&mut self, from: Option<u64>, no: i64, asked: Option<PlanStatus>) {
+        let plan = self.entry(no).plan;
+        let entry = self.plan_entry(plan);
+        let word = going::go(entry.recovery(), self.sessions.is_settled(from));
+        if asked == Some(PlanStatus::Running) && entry.status != PlanStatus::Running {
+            self.plan_entry_mut(plan).go = word;
+        } else if entry.going().lacks(word) {
+            self.entry_mut(no).go = word;
+        }
     }
 
     pub(super) fn plan_row(&self, plan: i64) -> PlanRow {
         let entry = self.plan_entry(plan);
-        let held = entry.going().is_held(going::HELD, self.sessions.has_begun(None));
+        let held = entry.going().is_held(going::HELD, self.sessions.has_begun());
         PlanRow { waits_for_person: entry.status == PlanStatus::Running && held, ..entry.row() }
     }
 
@@ -308,29 +322,40 @@ impl Data {
         let entry = self.entry(no);
         let plan = self.plan_entry(entry.plan);
         !matches!(self.held(no), Held::Live { .. })
-            && plan.going().holds(&entry.task, entry.go, plan.status, self.sessions.has_begun(None))
+            && plan.going().holds(&entry.task, entry.go, plan.status, self.sessions.has_begun())
     }
 
     /// A node that claims for the first time finds out which era it is in, or begins one. False: it cannot tell yet,
-    /// because another node may be there or gone.
-    pub(super) fn settle_era(&mut self, session: u64, default: Recovery) -> bool {
+    /// because another node may be there or gone. Whoever runs one plan only speaks for no other.
+    pub(super) fn settle_era(&mut self, session: u64, default: Recovery, only: Option<i64>) -> bool {
+        if let Some(plan) = only {
+            let entry = self.plan_entry_mut(plan);
+            entry.go = going::once_seen(entry.go);
+            for no in entry.order.clone() {
+                let task = self.entry_mut(no);
+                task.go = going::once_seen(task.go);
+            }
+            return true;
+        }
         match self.sessions.era_of(session) {
             Era::Known => return true,
             Era::Unknown => return false,
-            // What was set going while it was not known holds for this era, and no longer.
-            Era::GoesOn => {
-                self.plans.values_mut().for_each(|plan| plan.go = plan.go.min(going::GOING));
-                self.tasks.values_mut().for_each(|task| task.go = task.go.min(going::GOING));
-            }
+            Era::GoesOn => self.keep_to_this_era(),
             Era::Begins => {
                 for plan in self.plans.values_mut().filter(|plan| plan.ended_at.is_none()) {
-                    plan.go = going::in_new_era(plan.plan.definition.settings.recovery, default, plan.go);
+                    plan.go = going::in_new_era(plan.recovery(), default, plan.go);
                 }
                 self.tasks.values_mut().for_each(|task| task.go = task.go.saturating_sub(1));
             }
         }
         self.sessions.settle(session);
         true
+    }
+
+    /// A node of this era is there.
+    pub(super) fn keep_to_this_era(&mut self) {
+        self.plans.values_mut().for_each(|plan| plan.go = going::once_seen(plan.go));
+        self.tasks.values_mut().for_each(|task| task.go = going::once_seen(task.go));
     }
 }
 
@@ -352,9 +377,12 @@ impl PlanEntry {
         self.slots < self.plan.definition.settings.max_concurrency
     }
 
+    fn recovery(&self) -> Option<Recovery> {
+        self.plan.definition.settings.recovery
+    }
+
     pub(super) fn going(&self) -> Going {
-        let plan = if self.ended_at.is_some() { going::HELD } else { self.go };
-        Going { says: self.plan.definition.settings.recovery, plan }
+        Going::of(self.recovery(), self.go, self.ended_at.is_some())
     }
 
     fn row(&self) -> PlanRow {

@@ -121,15 +121,23 @@ impl Sessions {
         self.sole
     }
 
-    /// Whether whoever speaks belongs to an era; for a visitor, whether anybody who is there does.
-    pub(super) fn has_begun(&self, from: Option<u64>) -> bool {
+    /// A node is there that belongs to an era.
+    pub(super) fn has_begun(&self) -> bool {
         let now = Instant::now();
-        let settled = |member: &Member| match from {
-            Some(session) => member.session == session && member.settled,
-            None => member.settled && !member.ended && member.expires_at >= now,
-        };
-        let sole = self.sole_settled && from.is_none_or(|session| session == self.sole);
-        sole || self.members.values().any(settled)
+        let is_there = |member: &Member| member.settled && !member.ended && member.expires_at >= now;
+        self.sole_settled || self.members.values().any(is_there)
+    }
+
+    /// Whoever speaks belongs to an era that is there; a visitor only if one has the store to itself.
+    pub(super) fn is_settled(&self, from: Option<u64>) -> bool {
+        match from {
+            Some(session) if session != self.sole => self.is_settled_member(session),
+            Some(_) | None => self.sole_settled,
+        }
+    }
+
+    fn is_settled_member(&self, session: u64) -> bool {
+        self.members.values().any(|member| member.session == session && member.settled)
     }
 
     pub(super) fn era_of(&self, session: u64) -> Era {
@@ -280,10 +288,18 @@ impl Data {
     pub(super) fn leave(&mut self, session: u64) {
         let member = self.sessions.members.values_mut().find(|member| member.session == session && !member.ended);
         if let Some(member) = member {
-            member.ended = true;
+            (member.ended, member.seen_at) = (true, Instant::now());
             if !planted("who leaves keeps its tasks") {
                 self.orphan(session);
             }
+            self.see(session);
+        }
+    }
+
+    /// A sign of life: if it belongs to an era, that is there, and all words were for it.
+    fn see(&mut self, session: u64) {
+        if self.sessions.is_settled_member(session) {
+            self.keep_to_this_era();
         }
     }
 
@@ -306,6 +322,7 @@ impl Data {
             member.expires_at = now + membership.lease.as_duration();
             member.said = beat;
         }
+        self.see(session);
         self.renew_locks(now, membership.lock_ttl);
         let freed = self.reap(Some(session));
         let beaten = Beaten {

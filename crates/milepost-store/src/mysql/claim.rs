@@ -12,7 +12,7 @@ use crate::model::{ClaimRequest, Claimed};
 
 use super::begin::Turn;
 use super::codec::{Columns, LEASES_PER_SESSION, Sql};
-use super::sql::{numbers, text, texts};
+use super::sql::{numbers, texts};
 use super::states::{PLAN, PlanState, Queue};
 use super::take::Candidate;
 
@@ -31,16 +31,14 @@ impl Turn {
         let mut claimed = Claimed { now: request.now.unwrap_or(self.desk.now), ..Claimed::default() };
         // A visitor runs nothing.
         let Some(own) = self.desk.own else { return Ok(Ok(claimed)) };
-        let settled = self.settle_era(own, request.recovery).await?;
         self.flush().await?;
-        let mut only = None;
-        if let Some(id) = &request.only {
-            let sql = format!("SELECT id FROM sync_tasks WHERE name = {}", text(id.as_str()));
-            match self.ask_one(&sql).await?.into_iter().next() {
-                Some(row) => only = Some(Columns::from(row).next::<i64>()?),
+        let (only, settled) = match &request.only {
+            Some(id) => match self.use_up(id).await? {
+                Some(no) => (Some(no), true),
                 None => return Ok(Err(StoreError::NotFound { what: "plan", id: id.to_string() })),
-            }
-        }
+            },
+            None => (None, self.settle_era(own, request.recovery).await?),
+        };
         let scope = Scope::new(request, only, going::needed(settled));
         self.claim_orphans(request, &scope, &mut claimed).await?;
         self.claim_due(request, &scope, &mut claimed).await?;
@@ -49,10 +47,7 @@ impl Turn {
         if request.limit == 0 || room(request, &claimed) > 0 {
             claimed.next_due = self.next_due(claimed.now, &scope).await?;
         }
-        if !settled {
-            claimed.look_again();
-        }
-        Ok(Ok(claimed))
+        Ok(Ok(claimed.in_era(settled)))
     }
 
     /// What a lost node had, and what was left for recovery, by number.
@@ -142,10 +137,9 @@ impl Turn {
             if room == 0 {
                 return Ok(());
             }
-            let only = scope.only.map_or_else(String::new, |only| format!(" AND p.id = {only}"));
             let sql = format!(
-                "SELECT {PLAN} FROM sync_tasks p WHERE p.offers = 1 AND p.id >= {from}{only}{} ORDER BY p.id LIMIT {room}",
-                scope.knows
+                "SELECT {PLAN} FROM sync_tasks p WHERE p.offers = 1 AND p.id >= {from}{}{} ORDER BY p.id LIMIT {room}",
+                scope.starts, scope.knows
             );
             let rows = self.ask_one(&sql).await?;
             let plans = self.take_plans(rows)?;
@@ -205,6 +199,9 @@ impl Turn {
             questions.push(format!("({select} WHERE r.task_id IN ({}) AND r.queue = 0)", numbers(small)));
         }
         let mut candidates = self.candidates(&questions.join(" UNION ALL ")).await?;
+        for candidate in &mut candidates {
+            candidate.alone = !scope.may_start(self.desk.plan(candidate.task.plan), request);
+        }
         candidates.sort_by_key(|candidate| (candidate.task.plan, candidate.task.turn, candidate.task.no));
         Ok(candidates)
     }
@@ -249,6 +246,8 @@ struct Scope {
     automatic: String,
     /// Of what sleeps, what is set going.
     is_going: String,
+    /// Plans that nobody has to be asked about, and those with tasks that were set going by themselves.
+    starts: String,
     /// How far a plan or task must be set going.
     needed: u8,
 }
@@ -262,14 +261,18 @@ impl Scope {
         let may_go_on = format!(" AND (r.status = 'rolling_back' OR p.status = 'running'){of}{knows}");
         let by_default = if request.recovery == Recovery::Auto { "auto" } else { "manual" };
         let automatic = format!("COALESCE(p.recovery, '{by_default}') = 'auto'");
-        let is_going = match only {
-            Some(_) => String::new(),
-            None => format!(
-                " AND ({automatic} OR (p.go >= {needed} AND p.ended_at IS NULL) \
-                 OR EXISTS (SELECT 1 FROM milepost_going g WHERE g.task = r.id AND g.go >= {needed}))"
+        let going = |alone: &str| {
+            let alone = format!("EXISTS (SELECT 1 FROM milepost_going g {alone} AND g.go >= {needed})");
+            format!(" AND ({automatic} OR (p.go >= {needed} AND p.ended_at IS NULL) OR {alone})")
+        };
+        let (is_going, starts) = match only {
+            Some(only) => (String::new(), format!(" AND p.id = {only}")),
+            None => (
+                going("WHERE g.task = r.id"),
+                going("JOIN task_unit_runtimes t ON t.id = g.task WHERE t.task_id = p.id AND t.queue = 0"),
             ),
         };
-        Self { only, knows, may_go_on, automatic, is_going, needed }
+        Self { only, knows, may_go_on, automatic, is_going, starts, needed }
     }
 
     /// Whether the PENDING tasks of the plan start without a person's word.

@@ -77,11 +77,15 @@ impl Turn {
             let snapshot = Snapshot { version: *version, text: text.clone(), crc: *crc };
             self.desk.writes.snapshots.insert(no, snapshot);
         }
+        if commit.lets_go {
+            self.let_go(&before, asked);
+        }
         let keeps = commit.lease == LeaseChange::Keep && status.is_active() && commit.holder != Holder::Operator;
         let standing = standing_after(commit, &before, status, at, keeps);
         self.desk.transition(no, image, standing, commit.clears_progress);
-        if commit.lets_go {
-            self.let_go(no);
+        // Nothing else tells the others of one that goes on where it is; for one that has its message they are not called.
+        if commit.lets_go && before.queue != Some(Queue::AwaitsMessage) {
+            self.desk.offer();
         }
         self.desk.writes.output.extend(commit.output.iter().map(|chunk| (no, chunk.clone())));
         let plan = self.desk.plan(before.plan);

@@ -1,14 +1,16 @@
 //! `recovery: manual`: which era a node is in, and what a person has set going in it.
 
+use milepost_core::id::PlanId;
 use milepost_core::plan::Recovery;
-use milepost_core::task::By;
+use milepost_core::task::{By, PlanStatus};
 use milepost_core::time::Timestamp;
 
 use crate::going::{self, Going};
 
 use super::begin::Turn;
 use super::codec::{Columns, Sql};
-use super::states::PlanState;
+use super::sql::text;
+use super::states::{PlanState, TaskState};
 
 /// A node is there that belongs to an era.
 macro_rules! has_begun {
@@ -32,17 +34,26 @@ pub(super) fn recovery_word(recovery: Option<Recovery>) -> &'static str {
     }
 }
 
-/// What the word of a person is worth who asks this node; or, of a visitor, anybody.
-fn go_now(own: Option<u64>) -> String {
-    match own {
-        Some(own) => format!("IF(EXISTS (SELECT 1 FROM milepost_settled WHERE session = {own}), 1, 2)"),
-        None => format!("IF({}, 1, 2)", has_begun!()),
-    }
+/// Whether a node belongs to an era.
+pub(super) fn is_settled(session: u64) -> String {
+    format!("EXISTS (SELECT 1 FROM milepost_settled WHERE session = {session})")
+}
+
+/// Whether anything was said that may be for this era or the next.
+pub(super) const SAID: &str = "(EXISTS (SELECT 1 FROM sync_tasks WHERE go > 1) \
+    OR EXISTS (SELECT 1 FROM milepost_going WHERE go > 1))";
+
+/// A sign of life of a node: if it belongs to an era, that is there, and all words were for it.
+pub(super) fn see(session: u64) -> String {
+    let settled = is_settled(session);
+    format!(
+        "UPDATE sync_tasks SET go = 1 WHERE go > 1 AND {settled}; UPDATE milepost_going SET go = 1 WHERE go > 1 AND {settled}"
+    )
 }
 
 impl PlanState {
     pub(super) fn going(&self) -> Going {
-        Going { says: self.recovery, plan: if self.ended_at.is_some() { going::HELD } else { self.go } }
+        Going::of(self.recovery, self.go, self.ended_at.is_some())
     }
 }
 
@@ -66,10 +77,7 @@ impl Turn {
             self.shared.settle(own);
         } else {
             let change = if goes_on {
-                // What was set going while it was not known holds for this era, and no longer.
-                "UPDATE sync_tasks SET go = 1 WHERE go > 1 AND ended_at IS NULL; \
-                 UPDATE milepost_going SET go = 1 WHERE go > 1"
-                    .to_owned()
+                "UPDATE sync_tasks SET go = 1 WHERE go > 1; UPDATE milepost_going SET go = 1 WHERE go > 1".to_owned()
             } else if begun {
                 return Ok(false);
             } else {
@@ -84,7 +92,7 @@ impl Turn {
             self.ask(&format!("{change}; {forget}; INSERT INTO milepost_settled VALUES ({own})")).await?;
             for plan in self.desk.plans.values_mut() {
                 let new = if goes_on {
-                    plan.go.min(going::GOING)
+                    going::once_seen(plan.go)
                 } else {
                     going::in_new_era(plan.recovery, default, plan.go)
                 };
@@ -95,9 +103,30 @@ impl Turn {
         Ok(true)
     }
 
+    /// The plan by its number. What was said for it was for the node that runs it now, and no other.
+    pub(super) async fn use_up(&mut self, id: &PlanId) -> Sql<Option<i64>> {
+        let of_plan = "SELECT r.id FROM task_unit_runtimes r WHERE r.task_id = p.id";
+        let said =
+            format!("p.go > 1 OR EXISTS (SELECT 1 FROM milepost_going g WHERE g.go > 1 AND g.task IN ({of_plan}))");
+        let sql = format!("SELECT p.id, {said} FROM sync_tasks p WHERE p.name = {}", text(id.as_str()));
+        let Some(row) = self.ask_one(&sql).await?.into_iter().next() else { return Ok(None) };
+        let mut columns = Columns::from(row);
+        let (no, said) = (columns.next()?, columns.flag()?);
+        if said {
+            let sql = format!(
+                "UPDATE sync_tasks SET go = 1 WHERE id = {no} AND go > 1; \
+                 UPDATE milepost_going g JOIN task_unit_runtimes r ON r.id = g.task SET g.go = 1 \
+                 WHERE g.go > 1 AND r.task_id = {no}"
+            );
+            self.ask(&sql).await?;
+        }
+        Ok(Some(no))
+    }
+
     /// A person wants the plan to run; answers whether that is news.
     pub(super) async fn set_going(&mut self, no: i64) -> Sql<bool> {
-        let go = self.go_now().await?;
+        let says = self.desk.plan(no).recovery;
+        let go = self.go_now(says).await?;
         let plan = self.desk.plan(no);
         let was_held = plan.row().waits_for_person;
         if plan.go != go {
@@ -110,28 +139,57 @@ impl Turn {
     /// Says so in the log, when it is news and nothing else does.
     pub(super) fn log_going(&mut self, no: i64, by: Option<&By>, at: Timestamp) {
         let plan = self.desk.plan(no);
-        plan.version += 1;
         if let Some(by) = by {
             plan.changed_by = Some(serde_json::to_string(by).expect("two strings are JSON"));
         }
+        self.count_change(no, by, at);
+    }
+
+    /// Its version grows, and it is as it was.
+    pub(super) fn count_change(&mut self, no: i64, by: Option<&By>, at: Timestamp) {
+        self.desk.plan(no).version += 1;
         self.desk.log_plan(no, by, at);
     }
 
-    pub(super) async fn go_now(&mut self) -> Sql<u8> {
-        if self.desk.own.is_some_and(|own| self.shared.is_settled(own)) {
-            return Ok(going::GOING);
-        }
-        let sql = format!("SELECT {}", go_now(self.desk.own));
-        let row = self.ask_one(&sql).await?.into_iter().next();
-        row.map_or(Ok(going::GOING_NEXT), |row| Columns::from(row).next())
+    /// What a person's word is worth for a plan that says this.
+    pub(super) async fn go_now(&mut self, says: Option<Recovery>) -> Sql<u8> {
+        let settled = match self.desk.own {
+            None => false,
+            Some(_) if says == Some(Recovery::Auto) => true,
+            Some(own) if self.shared.is_settled(own) => true,
+            Some(own) => {
+                let row = self.ask_one(&format!("SELECT {}", is_settled(own))).await?.into_iter().next();
+                row.map_or(Ok(false), |row| Columns::from(row).flag())?
+            }
+        };
+        Ok(going::go(says, settled))
     }
 
-    /// A person set this task going by itself.
-    pub(super) fn let_go(&mut self, task: i64) {
-        let go = go_now(self.desk.own);
-        self.desk
-            .writes
-            .others
-            .push(format!("INSERT INTO milepost_going VALUES ({task}, {go}) ON DUPLICATE KEY UPDATE go = VALUES(go)"));
+    /// The same in a statement, for those that ask nothing.
+    fn word(&self) -> String {
+        match self.desk.own {
+            None => going::GOING_NEXT.to_string(),
+            Some(own) if self.shared.is_settled(own) => going::GOING.to_string(),
+            Some(own) => format!("IF({}, {}, {})", is_settled(own), going::GOING, going::GOING_NEXT),
+        }
+    }
+
+    /// A person wants this task to run. `asked`: what its plan becomes by the same word.
+    pub(super) fn let_go(&mut self, task: &TaskState, asked: Option<PlanStatus>) {
+        let word = self.word();
+        let plan = self.desk.plan(task.plan);
+        let (no, going) = (plan.no, plan.going());
+        let auto = plan.recovery == Some(Recovery::Auto);
+        if asked == Some(PlanStatus::Running) && plan.status != PlanStatus::Running {
+            plan.go = going::GOING;
+            let go = if auto { going::GOING.to_string() } else { word };
+            self.desk.writes.others.push(format!("UPDATE sync_tasks SET go = {go} WHERE id = {no}"));
+        } else if going.lacks(going::GOING_NEXT) {
+            self.desk.writes.others.push(format!(
+                "INSERT INTO milepost_going SELECT {}, w.word FROM (SELECT {word} AS word) w WHERE w.word > {} \
+                 ON DUPLICATE KEY UPDATE go = VALUES(go)",
+                task.no, going.plan
+            ));
+        }
     }
 }

@@ -10,6 +10,7 @@ use crate::nodes::{Beat, Beaten, NodeIdentity, NodeRow};
 
 use super::codec::{Columns, LEASES_PER_SESSION, Sql, unavailable};
 use super::connect::is_collision;
+use super::eras::{SAID, is_settled, see};
 use super::heard::{forgive, heard, late};
 use super::read::first;
 use super::sql::{NOW, text};
@@ -59,7 +60,8 @@ impl Shared {
         let Some(session) = self.session() else { return Ok(()) };
         let sql = format!(
             "START TRANSACTION; UPDATE milepost_counters SET offered = offered + 1 WHERE id = 1; \
-             UPDATE milepost_nodes SET ended = 1 WHERE session = {session}; COMMIT"
+             UPDATE milepost_nodes SET ended = 1, seen_at = {NOW} WHERE session = {session} AND ended = 0; {}; COMMIT",
+            see(session)
         );
         self.server.ask("leave", &sql).await.map(drop)
     }
@@ -76,14 +78,15 @@ impl Shared {
              WHERE name = {} AND session = {session} AND ended = 0; \
              SELECT ROW_COUNT(), {look}, \
              (SELECT MIN(expires_at) - {NOW} FROM milepost_nodes WHERE ended = 0 AND session <> {session}), \
-             (SELECT COUNT(*) FROM milepost_locks WHERE expires_at < {NOW} + {ttl} DIV 3 * 2), {NOW}, {late} > 0 \
-             FROM milepost_counters WHERE id = 1",
+             (SELECT COUNT(*) FROM milepost_locks WHERE expires_at < {NOW} + {ttl} DIV 3 * 2), {NOW}, {late} > 0, \
+             {settled} AND {SAID} FROM milepost_counters WHERE id = 1",
             beat.in_hand,
             beat.capacity,
             text(&node.name),
             look = self.look_columns(),
             heard = heard(),
             late = late(),
+            settled = is_settled(session),
         );
         let unavailable = unavailable("renew the lease");
         let row = first(self.server.ask("renew the lease", &sql).await?);
@@ -94,7 +97,7 @@ impl Shared {
             self.forgive().await?;
         }
         let look_again = seen.next_expiry.map(|left| Millis::new(left.max(0).unsigned_abs() + 1));
-        let sweep = seen.next_expiry.is_some_and(|left| left < 0) || seen.locks > 0;
+        let sweep = seen.next_expiry.is_some_and(|left| left < 0) || seen.locks > 0 || seen.said;
         if seen.renewed {
             return Ok((Beaten { lost: false, look_again, now: Some(seen.now) }, sweep));
         }
@@ -154,6 +157,8 @@ struct Seen {
     now: Timestamp,
     /// Nobody was heard of for too long.
     late: bool,
+    /// Words that were for this node's era.
+    said: bool,
 }
 
 impl Seen {
@@ -167,6 +172,7 @@ impl Seen {
             locks: columns.next()?,
             now: columns.time()?,
             late: columns.flag()?,
+            said: columns.flag()?,
         })
     }
 }

@@ -33,8 +33,10 @@ impl Turn {
         let was_held = change.command.lets_go() && self.set_going(no).await?;
         if self.desk.plan(no).set_status(status, Some(&change.by), change.now) {
             self.desk.log_plan(no, Some(&change.by), change.now);
-        } else if was_held || change.command.always_counts() {
+        } else if was_held {
             self.log_going(no, Some(&change.by), change.now);
+        } else if change.command.always_counts() {
+            self.count_change(no, Some(&change.by), change.now);
         }
         if matches!(change.command, PlanCommand::Start | PlanCommand::Resume) {
             self.prepare_units(no, change.now).await?;

@@ -61,21 +61,22 @@ impl Around {
 struct SetGoing {
     status: PlanStatus,
     plan: u8,
+    has_ended: bool,
     own: u8,
     begun: bool,
 }
 
 impl SetGoing {
     const COLUMNS: &str = concat!(
-        "p.status, IF(p.ended_at IS NULL, p.go, 0), \
+        "p.status, p.go, p.ended_at IS NOT NULL, \
          COALESCE((SELECT g.go FROM milepost_going g WHERE g.task = r.id), 0), IF(p.recovery = 'manual', ",
         has_begun!(),
         ", 1)"
     );
 
     fn read(columns: &mut Columns) -> Sql<Self> {
-        let (status, plan, own) = (columns.plan_status()?, columns.next()?, columns.next()?);
-        Ok(Self { status, plan, own, begun: columns.flag()? })
+        let (status, plan, has_ended) = (columns.plan_status()?, columns.next()?, columns.flag()?);
+        Ok(Self { status, plan, has_ended, own: columns.next()?, begun: columns.flag()? })
     }
 }
 
@@ -138,7 +139,7 @@ impl Shared {
         let orphaned = found.status.is_active() && found.lease != 0 && !around.live;
         let (blocked_by, set_aside) = (around.blocked_by(found.status), around.set_aside(found.queue));
         let (epoch, progress, claim_events) = (found.lease, found.progress, Vec::new());
-        let going = Going { says: task.spec().settings.recovery, plan: set.plan };
+        let going = Going::of(task.spec().settings.recovery, set.plan, set.has_ended);
         let waits_for_person = (epoch == 0 || orphaned) && going.holds(&task, set.own, set.status, set.begun);
         Ok(Some(StoredTask {
             key,

@@ -55,7 +55,8 @@ const MIGRATIONS: &[&[&str]] = &[&[
         changed_by      TEXT NULL,
         go              TINYINT NOT NULL DEFAULT 0 COMMENT 'which eras it is set going for: 0 none, 1 this one, 2 also the next',
         KEY sync_tasks_offers (offers, id),
-        KEY sync_tasks_open (ended_at, id)
+        KEY sync_tasks_open (ended_at, id),
+        KEY sync_tasks_go (go)
     )",
     r"CREATE TABLE IF NOT EXISTS task_unit_configs (
         id              BIGINT NOT NULL PRIMARY KEY,

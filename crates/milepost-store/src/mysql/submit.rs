@@ -125,7 +125,7 @@ impl Turn {
             version: 1,
             max_concurrency: definition.settings.max_concurrency,
             recovery: definition.settings.recovery,
-            go: if *start == Start::AtOnce { self.go_now().await? } else { going::HELD },
+            go: if *start == Start::AtOnce { self.go_now(definition.settings.recovery).await? } else { going::HELD },
             begun: true,
             workflow: definition.workflow.as_ref().map(workflow_word),
             counts,

@@ -2,6 +2,7 @@
 
 use super::begin::Turn;
 use super::codec::{Columns, Sql};
+use super::eras::see;
 use super::sql::{NOW, texts};
 
 /// Letters and answers are forgotten after an hour, and nodes that were not seen for a day.
@@ -26,8 +27,9 @@ impl Turn {
             "DELETE FROM milepost_letters WHERE at < {NOW} - {LETTERS_KEPT_FOR}; \
              DELETE FROM milepost_nodes WHERE ended = 1 AND seen_at < {NOW} - {NODES_KEPT_FOR}"
         );
+        let seen = self.desk.own.map_or_else(|| "DO 0".to_owned(), see);
         self.flush().await?;
-        let sql = format!("{renew}; {forget}; SELECT tenant FROM milepost_locks WHERE expires_at < {NOW}");
+        let sql = format!("{renew}; {forget}; {seen}; SELECT tenant FROM milepost_locks WHERE expires_at < {NOW}");
         let mut tenants: Vec<String> = Vec::new();
         for row in self.ask_one(&sql).await? {
             let mut columns = Columns::from(row);

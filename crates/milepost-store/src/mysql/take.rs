@@ -33,6 +33,8 @@ pub(super) struct Candidate {
     creation: Option<Stored>,
     /// The task that has its tenant, and since when.
     lock: Option<(i64, Timestamp)>,
+    /// It was set going by itself, so it does not line up among others that wait for a person.
+    pub(super) alone: bool,
 }
 
 impl Candidate {
@@ -55,7 +57,7 @@ impl Candidate {
             (Some(task), Some(since)) => Some((task, since)),
             _ => None,
         };
-        Ok(Self { task, created_at, body, crc, creation, lock })
+        Ok(Self { task, created_at, body, crc, creation, lock, alone: false })
     }
 
     fn config(&self) -> Config {
@@ -137,7 +139,7 @@ impl Turn {
         self.desk.tasks.entry(no).or_insert_with(|| task.clone());
         if self.is_blocked(candidate) {
             // Others stay where they are, and are tried again whenever something was committed.
-            if task.status == TaskStatus::Pending {
+            if task.status == TaskStatus::Pending && !candidate.alone {
                 self.desk.requeue(no, Queue::WaitsForTenant);
             }
             return Ok(());

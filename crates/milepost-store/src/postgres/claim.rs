@@ -37,7 +37,6 @@ const RECOVERY: i16 = 7;
 
 pub(super) async fn claim(inner: &Inner, request: &ClaimRequest) -> Result<Claimed, StoreError> {
     let Some(session) = inner.session.number() else { return Ok(Claimed::default()) };
-    let settled = settle_era(inner, session, request.recovery).await?;
     let only = match &request.only {
         None => None,
         Some(id) => match inner.plan_number(id).await? {
@@ -45,13 +44,14 @@ pub(super) async fn claim(inner: &Inner, request: &ClaimRequest) -> Result<Claim
             None => return Err(StoreError::NotFound { what: "plan", id: id.to_string() }),
         },
     };
+    let settled = settle_era(inner, session, request.recovery, only).await?;
     let claiming = Claiming { inner, request, only, session, needed: going::needed(settled) };
     let mut claimed = Claimed { now: request.now.unwrap_or_default(), ..Claimed::default() };
     claiming.find_doubtful(&mut claimed).await?;
     if !claimed.tasks.is_empty() {
         // There may be more, and nobody would call for it.
         claimed.next_due = Some(claimed.now);
-        return Ok(claimed);
+        return Ok(claimed.in_era(settled));
     }
     let (mut lost, tries) = (0, inner.contended.tries());
     let mut first = true;
@@ -83,23 +83,31 @@ pub(super) async fn claim(inner: &Inner, request: &ClaimRequest) -> Result<Claim
             Err(error) => return Err(error),
         }
     }
-    if !settled {
-        claimed.look_again();
-    }
-    Ok(claimed)
+    Ok(claimed.in_era(settled))
 }
 
-/// A node that claims for the first time finds out which era it is in; false while it cannot tell.
-async fn settle_era(inner: &Inner, session: i64, recovery: Recovery) -> Result<bool, StoreError> {
-    if inner.session.is_settled(session) {
+/// A node that claims for the first time finds out which era it is in; false while it cannot tell. One that runs one plan
+/// only speaks for no other.
+async fn settle_era(inner: &Inner, session: i64, recovery: Recovery, only: Option<i64>) -> Result<bool, StoreError> {
+    if inner.session.is_settled(session, only) {
         return Ok(true);
     }
-    let by_default = recovery == Recovery::Auto;
-    let parameters: &super::connect::Parameters<'_> = &[(&session, Type::INT8), (&by_default, Type::BOOL)];
-    let rows = inner.server.write("find out which era it is", "SELECT @.settle_era($1, $2)", parameters).await?;
+    let (by_default, asking) = (recovery == Recovery::Auto, "find out which era it is");
+    let rows = match only {
+        Some(plan) => {
+            inner
+                .server
+                .write(asking, "SELECT @.use_up($1, $2)", &[(&session, Type::INT8), (&plan, Type::INT8)])
+                .await?
+        }
+        None => {
+            let parameters: &super::connect::Parameters<'_> = &[(&session, Type::INT8), (&by_default, Type::BOOL)];
+            inner.server.write(asking, "SELECT @.settle_era($1, $2)", parameters).await?
+        }
+    };
     let settled = rows[0].get(0);
     if settled {
-        inner.session.settle(session);
+        inner.session.settle(session, only);
     }
     Ok(settled)
 }
@@ -133,6 +141,8 @@ struct Candidate {
     slot: bool,
     /// Another task has its tenant.
     blocked: bool,
+    /// It was set going by itself, so it does not line up among others that wait for a person.
+    alone: bool,
     revision: i32,
     /// Free slots of its plan.
     room: i32,
@@ -247,6 +257,7 @@ impl Claiming<'_> {
                 queue: row.get("queue"),
                 slot: row.get("slot"),
                 blocked: row.get("blocked"),
+                alone: row.get("alone"),
                 revision: row.get("revision"),
                 room: row.get("room"),
                 spec,
@@ -276,7 +287,7 @@ impl Claiming<'_> {
             let room = rooms.entry(candidate.plan).or_insert(candidate.room);
             let is_taken = candidate.tenant.as_ref().is_some_and(|tenant| tenants.contains(tenant));
             if candidate.blocked || is_taken {
-                if pending {
+                if pending && !candidate.alone {
                     taking.waits.push(candidate.key.no);
                     taking.makes_way = true;
                 }

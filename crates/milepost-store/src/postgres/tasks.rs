@@ -40,7 +40,7 @@ async fn look(inner: &Inner, id: &TaskId) -> Result<Option<StoredTask>, StoreErr
     let sql = format!(
         "SELECT c.no, c.id, c.plan, c.tenant, c.created_at, c.body, c.crc, r.rank, r.version, r.last_event, r.status, \
          p.revision, e.crc AS creation_crc, e.body AS creation, p.status AS plan_status, \
-         CASE WHEN p.ended_at IS NULL THEN p.go ELSE 0 END AS plan_go, r.go, \
+         p.go AS plan_go, p.ended_at IS NOT NULL AS has_ended, r.go, \
          CASE WHEN NOT p.automatic THEN @.has_begun() END AS begun, {STANDING} \
          FROM @.task_configs c JOIN @.task_runtimes r ON r.no = c.no JOIN @.plans p ON p.no = c.plan \
          LEFT JOIN @.events e ON r.version = 1 AND e.pos = r.last_event WHERE c.id = $1"
@@ -73,7 +73,7 @@ async fn look(inner: &Inner, id: &TaskId) -> Result<Option<StoredTask>, StoreErr
 
 fn waits_for_person(row: &Row, task: &Task) -> Result<bool, StoreError> {
     let go = |column| u8::try_from(row.get::<_, i16>(column)).map_err(|error| damaged("a task's recovery", error));
-    let going = Going { says: task.spec().settings.recovery, plan: row.get::<_, i32>("plan_go").clamp(0, 2) as u8 };
+    let going = Going::of(task.spec().settings.recovery, go("plan_go")?, row.get("has_ended"));
     let begun = row.get::<_, Option<bool>>("begun").unwrap_or(true);
     Ok(going.holds(task, go("go")?, plan_status(row.get("plan_status"))?, begun))
 }

@@ -37,7 +37,8 @@ async fn claim_now(shared: &Shared, request: &ClaimRequest) -> Result<Claimed, S
         // A visitor runs nothing.
         return Ok(claimed);
     }
-    let settled = settle_era(shared, session, request.recovery).await?;
+    // Whoever runs one plan only speaks for no other.
+    let settled = request.only.is_some() || settle_era(shared, session, request.recovery).await?;
     match claim_rounds(shared, session, request, going::needed(settled), &mut claimed).await {
         // What was taken before is this node's, and nobody else would run it.
         Err(StoreError::Unavailable { .. }) if !claimed.tasks.is_empty() || !claimed.ended.is_empty() => {
@@ -45,10 +46,7 @@ async fn claim_now(shared: &Shared, request: &ClaimRequest) -> Result<Claimed, S
         }
         rounds => rounds?,
     }
-    if !settled {
-        claimed.look_again();
-    }
-    Ok(claimed)
+    Ok(claimed.in_era(settled))
 }
 
 /// A node that claims for the first time finds out which era it is in; false while it cannot tell.

@@ -32,7 +32,7 @@ pub(super) async fn task(shared: &Shared, id: &TaskId) -> Result<Option<StoredTa
     let described = Described::read(answer.list(0)?)?;
     let (key, epoch, progress) = (described.key.clone(), described.lease, described.progress);
     let task = fold(shared, described).await?.task;
-    let going = Going { says: task.spec().settings.recovery, plan };
+    let going = Going::of(task.spec().settings.recovery, plan, false);
     let waits_for_person = (epoch == 0 || orphaned) && going.holds(&task, own, status, begun);
     let claim_events = Vec::new();
     Ok(Some(StoredTask { key, task, epoch, orphaned, waits_for_person, blocked_by, set_aside, progress, claim_events }))

@@ -93,6 +93,13 @@ pub(super) struct Lease {
     pub(super) tenant: Option<Tenant>,
 }
 
+/// For which eras a task is set going by itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LetGo {
+    pub(super) plan: i64,
+    pub(super) go: u8,
+}
+
 /// A place in line for a tenant: plan, rank, task.
 pub(super) type Place = (i64, i64, i64);
 
@@ -117,6 +124,8 @@ pub(super) struct Board {
     pub(super) orphans: BTreeMap<i64, BTreeSet<i64>>,
     /// The same for ROLLING_BACK, which does not wait for its plan to run.
     pub(super) undoing: BTreeMap<i64, BTreeSet<i64>>,
+    /// Tasks that a person set going by themselves, where that of their plan was not enough: few, if any.
+    pub(super) let_go: BTreeMap<i64, LetGo>,
     /// The lease given last; every claim gets a new one.
     pub(super) last_lease: u64,
     pub(super) next_task: i64,
@@ -135,6 +144,7 @@ impl Board {
         }
         board.load_locks(connection).map_err(unavailable("read tenant locks"))?;
         board.load_queue(connection).map_err(unavailable("read the queue"))?;
+        board.load_let_go(connection).map_err(unavailable("read what was set going"))?;
         Ok(board)
     }
 
@@ -232,6 +242,13 @@ impl Board {
         Ok(())
     }
 
+    fn load_let_go(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let mut statement = connection.prepare("SELECT no, plan, go FROM task_runtimes WHERE go > 0")?;
+        let tasks = statement.query_map([], |row| Ok((row.get(0)?, LetGo { plan: row.get(1)?, go: row.get(2)? })))?;
+        self.let_go = tasks.collect::<rusqlite::Result<_>>()?;
+        Ok(())
+    }
+
     /// An active task that nobody holds: it goes on when its plan's recovery allows, or when a person asks.
     pub(super) fn orphan(&mut self, plan: i64, no: i64, status: TaskStatus) {
         let orphans = if status == TaskStatus::RollingBack { &mut self.undoing } else { &mut self.orphans };
@@ -256,12 +273,14 @@ impl Board {
     /// What the plan is to claims; one that is not in memory has nothing to start.
     pub(super) fn going(&self, plan: i64) -> Going {
         match self.plans.get(&plan) {
-            Some(open) => {
-                let go = if open.ended { going::HELD } else { open.go };
-                Going { says: open.shared.settings.recovery, plan: go }
-            }
-            None => Going { says: None, plan: going::HELD },
+            Some(open) => Going::of(open.shared.settings.recovery, open.go, open.ended),
+            None => Going::of(None, going::HELD, true),
         }
+    }
+
+    /// What a person's word for this plan is worth.
+    pub(super) fn word(&self, plan: i64) -> u8 {
+        going::go(self.plans.get(&plan).and_then(|open| open.shared.settings.recovery), self.settled)
     }
 
     pub(super) fn free_slots(&self, plan: i64) -> u64 {

@@ -28,7 +28,6 @@ pub(super) const TASK: &str = "SELECT c.no, c.id, c.plan, c.tenant, c.created_at
 
 impl Writer {
     pub(super) fn claim(&mut self, request: ClaimRequest) -> Performed<Claimed> {
-        self.settle_era(request.recovery)?;
         let only = match &request.only {
             None => None,
             Some(id) => match self.board.plan_numbers.get(id) {
@@ -40,13 +39,14 @@ impl Writer {
                 None => return Ok(Ok(Claimed::default())),
             },
         };
+        self.settle_era(request.recovery, only)?;
         let mut claimed = Claimed { now: request.now.unwrap_or_else(wall_clock), ..Claimed::default() };
         self.claim_orphans(&request, only, &mut claimed)?;
         self.claim_due(&request, only, &mut claimed)?;
         self.claim_ready(&request, only, &mut claimed)?;
         let later = self.board.parked.iter().skip_while(|parked| parked.0 <= claimed.now);
         claimed.next_due = later.filter(|parked| self.may_wake(parked, only, &request)).map(|parked| parked.0).next();
-        Ok(Ok(claimed))
+        Ok(Ok(claimed.in_era(true)))
     }
 
     /// Waits that are over, and rollbacks that a person asked for, by time.
@@ -66,13 +66,12 @@ impl Writer {
         only.is_none_or(|only| only == *plan)
             && (*status == TaskStatus::RollingBack || self.plan_runs(*plan))
             && self.is_known(*plan, request)
-            && (only.is_some() || self.may_go_on(*no, *plan, request))
+            && (self.starts(*plan, request) || self.board.let_go.contains_key(no))
     }
 
-    /// The task's own number is looked up only where its plan's is not enough; one that cannot be read is left alone.
-    fn may_go_on(&self, no: i64, plan: i64, request: &ClaimRequest) -> bool {
-        let may = |own| self.board.going(plan).may_start(request.recovery, own, going::GOING);
-        may(going::HELD) || self.own_go(no).is_ok_and(may)
+    /// Nobody has to be asked about the plan.
+    fn starts(&self, plan: i64, request: &ClaimRequest) -> bool {
+        request.only.is_some() || self.board.going(plan).may_start(request.recovery, going::HELD, going::GOING)
     }
 
     /// A plan that is not in memory is no workflow's: those are open for as long as anything of them can be claimed.
@@ -124,9 +123,9 @@ impl Writer {
             if !self.is_known(plan, request) {
                 continue;
             }
-            if only.is_none() && !self.board.going(plan).may_start(request.recovery, going::HELD, going::GOING) {
+            if !self.starts(plan, request) {
                 let room = (request.limit - count(claimed)).min(self.board.free_slots(plan) as usize);
-                for no in self.let_go(plan, room)? {
+                for no in self.ready_alone(plan, room)? {
                     if self.plan_runs(plan) {
                         self.take_on(no, request, claimed)?;
                     }
@@ -184,8 +183,10 @@ impl Writer {
         if let Some(tenant) = &tenant
             && self.board.held.get(tenant).is_some_and(|holder| *holder != no)
         {
-            // A rollback stays where it is, and is tried again whenever something was committed.
-            return if head.status == TaskStatus::Pending { self.line_up(no, plan, rank, tenant) } else { Ok(()) };
+            // A rollback stays where it is, and is tried again whenever something was committed. So does what was set going
+            // by itself: in line it would wait for others that wait for a person.
+            let lines_up = head.status == TaskStatus::Pending && self.starts(plan, request);
+            return if lines_up { self.line_up(no, plan, rank, tenant) } else { Ok(()) };
         }
         if let Some(at) = wake_at {
             self.board.parked.remove(&(at, no, plan, head.status));

@@ -8,7 +8,6 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::books::{BookChange, book_changes};
 use crate::error::StoreError;
-use crate::going;
 use crate::model::{Commit, Committed, Holder, LeaseChange, LogChunk, Note, Position, TaskRef, Wake};
 
 use super::board::{Lease, Place, Queue};
@@ -112,7 +111,7 @@ impl Writer {
             let held = self.board.leases.get_mut(&no).expect("a lease that is kept is held");
             (held.version, held.last_event) = (commit.row.version, position);
         } else {
-            let go = commit.lets_go.then(|| going::go(self.board.settled));
+            let go = if commit.lets_go { self.let_go(no, lease.plan, plan_status)? } else { None };
             let standing = Standing { go, ..standing_after(&commit, &lease, keeps) };
             self.transition(no, position, &commit.row, standing, commit.clears_progress)?;
             self.settle_lease(&lease, no, position, &commit.row, standing)?;

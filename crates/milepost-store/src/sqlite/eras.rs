@@ -6,11 +6,16 @@ use rusqlite::params;
 
 use crate::going;
 
+use super::board::LetGo;
 use super::writer::Writer;
 
 impl Writer {
-    /// With its first claim an owner is a node: nothing of a manual plan goes on that was set going under another.
-    pub(super) fn settle_era(&mut self, default: Recovery) -> rusqlite::Result<()> {
+    /// With its first claim an owner is a node: nothing of a manual plan goes on that was set going under another. One
+    /// that runs one plan only speaks for no other.
+    pub(super) fn settle_era(&mut self, default: Recovery, only: Option<i64>) -> rusqlite::Result<()> {
+        if let Some(plan) = only {
+            return self.use_up(plan);
+        }
         if self.board.settled {
             return Ok(());
         }
@@ -22,7 +27,13 @@ impl Writer {
                 set.execute(params![no, left])?;
             }
         }
-        self.connection.prepare_cached("UPDATE task_runtimes SET go = go - 1 WHERE go > 0")?.execute([])?;
+        if !self.board.let_go.is_empty() {
+            self.connection.prepare_cached("UPDATE task_runtimes SET go = go - 1 WHERE go > 0")?.execute([])?;
+            self.board.let_go.retain(|_, own| {
+                own.go = own.go.saturating_sub(1);
+                own.go > going::HELD
+            });
+        }
         self.connection
             .prepare_cached("UPDATE meta SET value = ?1 WHERE key = 'settled'")?
             .execute([self.board.epoch as i64])?;
@@ -30,16 +41,45 @@ impl Writer {
         Ok(())
     }
 
+    /// What was said for this plan was for the owner that runs it now.
+    fn use_up(&mut self, plan: i64) -> rusqlite::Result<()> {
+        let go = self.board.plans.get(&plan).map_or(going::HELD, |open| open.go);
+        self.set_go(plan, going::once_seen(go))?;
+        for (no, own) in self.board.let_go.iter_mut().filter(|(_, own)| own.plan == plan && own.go > going::GOING) {
+            own.go = going::once_seen(own.go);
+            let sql = "UPDATE task_runtimes SET go = ?2 WHERE no = ?1";
+            self.connection.prepare_cached(sql)?.execute(params![no, own.go])?;
+        }
+        Ok(())
+    }
+
+    fn set_go(&mut self, no: i64, go: u8) -> rusqlite::Result<()> {
+        let Some(open) = self.board.plans.get_mut(&no).filter(|open| open.go != go) else { return Ok(()) };
+        open.go = go;
+        self.connection.prepare_cached("UPDATE plans SET go = ?2 WHERE no = ?1")?.execute(params![no, go])?;
+        Ok(())
+    }
+
     /// A person wants the plan to run; answers whether that is news.
     pub(super) fn set_going(&mut self, no: i64) -> rusqlite::Result<bool> {
         let was_held = self.waits_for_person(no);
-        let go = going::go(self.board.settled);
-        let open = self.board.plans.get_mut(&no).expect("a plan is opened before it is written");
-        if open.go != go {
-            open.go = go;
-            self.connection.prepare_cached("UPDATE plans SET go = ?2 WHERE no = ?1")?.execute(params![no, go])?;
-        }
+        self.set_go(no, self.board.word(no))?;
         Ok(was_held)
+    }
+
+    /// A person wants this task to run. `asked`: what its plan becomes by the same word. Answers what is kept with the
+    /// task, if anything is.
+    pub(super) fn let_go(&mut self, no: i64, plan: i64, asked: Option<PlanStatus>) -> rusqlite::Result<Option<u8>> {
+        let word = self.board.word(plan);
+        if asked == Some(PlanStatus::Running) && self.board.plans[&plan].status != PlanStatus::Running {
+            self.set_go(plan, word)?;
+            return Ok(None);
+        }
+        if !self.board.going(plan).lacks(word) {
+            return Ok(None);
+        }
+        self.board.let_go.insert(no, LetGo { plan, go: word });
+        Ok(Some(word))
     }
 
     fn waits_for_person(&self, no: i64) -> bool {
@@ -47,13 +87,11 @@ impl Writer {
         runs && self.board.going(no).is_held(going::HELD, self.board.settled)
     }
 
-    /// What a task was set going for by itself.
-    pub(super) fn own_go(&self, no: i64) -> rusqlite::Result<u8> {
-        self.connection.prepare_cached("SELECT go FROM task_runtimes WHERE no = ?1")?.query_row([no], |row| row.get(0))
-    }
-
     /// PENDING tasks of a plan that waits for a person which were set going by themselves, and whose tenants are free.
-    pub(super) fn let_go(&self, plan: i64, most: usize) -> rusqlite::Result<Vec<i64>> {
+    pub(super) fn ready_alone(&self, plan: i64, most: usize) -> rusqlite::Result<Vec<i64>> {
+        if !self.board.let_go.values().any(|own| own.plan == plan) {
+            return Ok(Vec::new());
+        }
         let sql = "SELECT r.no FROM task_runtimes r JOIN task_configs c ON c.no = r.no \
                    WHERE r.plan = ?1 AND r.queue = 0 AND r.go > 0 \
                    AND NOT EXISTS (SELECT 1 FROM locks l WHERE l.tenant = c.tenant AND l.task <> r.no) \

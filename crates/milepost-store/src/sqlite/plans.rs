@@ -2,7 +2,9 @@
 
 use milepost_core::id::PlanId;
 use milepost_core::plan::next_plan_status;
-use rusqlite::OptionalExtension;
+use milepost_core::task::By;
+use milepost_core::time::Timestamp;
+use rusqlite::{OptionalExtension, params};
 
 use crate::error::StoreError;
 use crate::model::{PlanChange, PlanRow};
@@ -38,10 +40,23 @@ impl Writer {
             Ok(status) => status,
         };
         let was_held = change.command.lets_go() && self.set_going(no)?;
-        if status != before || was_held || change.command.always_counts() {
+        if status != before || was_held {
             self.write_plan(no, status, Some(&change.by), change.now)?;
+        } else if change.command.always_counts() {
+            self.count_change(no, &change.by, change.now)?;
         }
         Ok(Ok(read_plan(&self.connection, no, self.board.plans[&no].counts, self.board.settled)?))
+    }
+
+    /// Its version grows, and it is as it was.
+    fn count_change(&mut self, no: i64, by: &By, now: Timestamp) -> rusqlite::Result<()> {
+        let plan = self.board.plans.get_mut(&no).expect("a plan is opened before it is written");
+        plan.version += 1;
+        self.connection
+            .prepare_cached("UPDATE plans SET version = ?2 WHERE no = ?1")?
+            .execute(params![no, plan.version as i64])?;
+        self.board.recount(no);
+        self.log_plan(no, Some(by), now)
     }
 
     pub(super) fn plan_number(&self, id: &PlanId) -> rusqlite::Result<Option<i64>> {

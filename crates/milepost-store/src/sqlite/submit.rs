@@ -93,7 +93,8 @@ impl Writer {
         let first = self.board.next_task;
         let status = if *start == Start::AtOnce { PlanStatus::Running } else { PlanStatus::Ready };
         let started_at = (*start == Start::AtOnce).then_some(*now);
-        let go = if *start == Start::AtOnce { going::go(self.board.settled) } else { going::HELD };
+        let recovery = plan.definition.settings.recovery;
+        let go = if *start == Start::AtOnce { going::go(recovery, self.board.settled) } else { going::HELD };
         let mut counts = TaskCounts::default();
         counts.add(TaskStatus::Pending, plan.tasks.len() as u64);
         let shared = SharedPlan::new(plan.definition.clone());
@@ -281,6 +282,7 @@ impl Writer {
         ] {
             self.connection.prepare_cached(sql)?.execute([no])?;
         }
+        self.board.let_go.remove(&no);
         self.forget_snapshot(no)
     }
 

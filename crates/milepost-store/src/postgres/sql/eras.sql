@@ -8,24 +8,37 @@ CREATE FUNCTION @.has_begun() RETURNS boolean LANGUAGE sql VOLATILE AS $$
     )
 $$;
 
--- What the word of a person is worth who asks this node; or, of a visitor, anybody.
-CREATE FUNCTION @.go_now(own bigint) RETURNS smallint LANGUAGE sql VOLATILE AS $$
-    SELECT CASE
-        WHEN own IS NULL THEN CASE WHEN @.has_begun() THEN 1 ELSE 2 END
-        WHEN EXISTS (SELECT FROM @.settled s WHERE s.session = own) THEN 1 ELSE 2 END::smallint
+-- What the word of a person is worth who asks this node. Only one that belongs to an era knows which one it is for.
+CREATE FUNCTION @.go_now(own bigint, automatic boolean) RETURNS smallint LANGUAGE sql VOLATILE AS $$
+    SELECT CASE WHEN automatic OR EXISTS (SELECT FROM @.settled s WHERE s.session = own) THEN 1 ELSE 2 END::smallint
 $$;
+
+-- A sign of life of this node: if it belongs to an era, that is there, and all words were for it.
+CREATE FUNCTION @.see(own bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM @.settled s WHERE s.session = own) THEN
+        PERFORM @.keep_to_this_era(NULL);
+    END IF;
+END $$;
+
+-- What was said for all plans, or for one, is for no other era than this.
+CREATE FUNCTION @.keep_to_this_era(only_plan bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE @.plans p SET go = 1 WHERE p.go > 1 AND (only_plan IS NULL OR p.no = only_plan);
+    UPDATE @.task_runtimes r SET go = 1 WHERE r.go > 1 AND (only_plan IS NULL OR r.plan = only_plan);
+END $$;
 
 CREATE FUNCTION @.is_held(automatic boolean, go smallint) RETURNS boolean LANGUAGE sql VOLATILE AS $$
     SELECT CASE WHEN automatic THEN false WHEN automatic IS NULL OR go <> 1 THEN go < 1 ELSE NOT @.has_begun() END
 $$;
 
 -- Which era a node is in, asked until it is known: true. One that was seen since this node came goes on; if nobody of it
--- can be there any more, another begins; and while somebody may be, it is not known.
+-- can be there any more, another begins; and while somebody may be, it is not known. Who is there is judged first.
 CREATE FUNCTION @.settle_era(own bigint, by_default boolean) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE mine @.nodes; clock bigint;
+DECLARE mine @.nodes;
 BEGIN
     PERFORM @.begin_write(own);
-    clock := @.now_ms();
+    PERFORM @.reap(own);
     IF EXISTS (SELECT FROM @.settled s WHERE s.session = own) THEN
         RETURN true;
     END IF;
@@ -33,8 +46,7 @@ BEGIN
     IF EXISTS (
         SELECT FROM @.nodes n JOIN @.settled s ON s.session = n.session WHERE n.seen_at > mine.started_at
     ) THEN
-        UPDATE @.plans SET go = 1 WHERE go > 1 AND ended_at IS NULL;
-        UPDATE @.task_runtimes SET go = 1 WHERE go > 1;
+        PERFORM @.keep_to_this_era(NULL);
     ELSIF @.has_begun() THEN
         RETURN false;
     ELSE
@@ -44,5 +56,13 @@ BEGIN
     END IF;
     DELETE FROM @.settled s WHERE NOT EXISTS (SELECT FROM @.nodes n WHERE n.session = s.session);
     INSERT INTO @.settled VALUES (own);
+    RETURN true;
+END $$;
+
+-- What was said for a plan was for the node that runs it now, and no other.
+CREATE FUNCTION @.use_up(own bigint, only_plan bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM @.begin_write(own);
+    PERFORM @.keep_to_this_era(only_plan);
     RETURN true;
 END $$;

@@ -4,7 +4,7 @@
 CREATE FUNCTION @.pick(
     own bigint, only_plan bigint, runs_stages boolean, known text[], most integer, now_at bigint, pending_only boolean,
     by_default boolean, needed smallint
-) RETURNS TABLE (no bigint, queue smallint, blocked boolean, revision integer, room integer) LANGUAGE plpgsql
+) RETURNS TABLE (no bigint, queue smallint, blocked boolean, alone boolean, revision integer, room integer) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE at_plan bigint := coalesce(only_plan - 1, 0); p @.plans; clock bigint; wanted integer := most; found_now integer;
@@ -17,7 +17,7 @@ BEGIN
     IF NOT pending_only AND wanted > 0 THEN
         -- The interrupted by number, then what is due by time.
         RETURN QUERY
-        SELECT c.no, c.queue, false, c.revision, c.room FROM (
+        SELECT c.no, c.queue, false, false, c.revision, c.room FROM (
             SELECT r.no, r.queue, q.revision, q.max_concurrency - q.slots AS room, r.wake_at
             FROM @.task_runtimes r JOIN @.plans q ON q.no = r.plan
             WHERE (r.queue = 7 OR r.queue IN (5, 6) AND r.wake_at <= now_at)
@@ -45,7 +45,7 @@ BEGIN
         IF only_plan IS NULL AND NOT coalesce(p.automatic, by_default) AND p.go < needed THEN
             -- Only what a person set going by itself; it does not line up among those that wait for a person.
             RETURN QUERY
-            SELECT r.no, r.queue, false, p.revision, p.max_concurrency - p.slots
+            SELECT r.no, r.queue, false, true, p.revision, p.max_concurrency - p.slots
             FROM @.task_runtimes r WHERE r.go > 0 AND r.go >= needed AND r.queue = 0 AND r.plan = at_plan
                 AND NOT EXISTS (
                     SELECT FROM @.locks l WHERE l.tenant = r.tenant AND l.task <> r.no AND l.expires_at >= clock
@@ -58,7 +58,7 @@ BEGIN
         RETURN QUERY
         SELECT r.no, r.queue, EXISTS (
                 SELECT FROM @.locks l WHERE l.tenant = r.tenant AND l.task <> r.no AND l.expires_at >= clock
-            ), p.revision, p.max_concurrency - p.slots
+            ), false, p.revision, p.max_concurrency - p.slots
         FROM @.task_runtimes r WHERE r.queue = 0 AND r.plan = at_plan
         ORDER BY r.rank, r.no LIMIT least(wanted, p.max_concurrency - p.slots);
         GET DIAGNOSTICS found_now = ROW_COUNT;
@@ -89,17 +89,17 @@ CREATE FUNCTION @.candidates(
     by_default boolean, needed smallint
 ) RETURNS TABLE (clock bigint, due bigint, no bigint, id text, plan bigint, tenant text, created_at bigint, body text, crc bigint, rank bigint,
     version bigint, last_event bigint, status smallint, lease bigint, queue smallint, slot boolean,
-    blocked boolean, revision integer, room integer, creation_crc bigint, creation text) LANGUAGE sql VOLATILE ROWS 100
+    blocked boolean, alone boolean, revision integer, room integer, creation_crc bigint, creation text) LANGUAGE sql VOLATILE ROWS 100
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
     WITH n AS MATERIALIZED (SELECT coalesce(now_at, @.now_ms()) AS clock),
     d AS MATERIALIZED (SELECT n.clock, @.next_due(only_plan, runs_stages, known, n.clock, by_default, needed) AS due FROM n)
     SELECT d.clock, d.due, p.no, p.id, p.plan, p.tenant, p.created_at, p.body, p.crc, p.rank, p.version, p.last_event, p.status,
-        p.lease, p.queue, p.slot, p.blocked, p.revision, p.room, p.creation_crc, p.creation
+        p.lease, p.queue, p.slot, p.blocked, p.alone, p.revision, p.room, p.creation_crc, p.creation
     FROM d LEFT JOIN LATERAL (
         SELECT k.i, c.no, c.id, c.plan, c.tenant, c.created_at, c.body, c.crc, r.rank, r.version, r.last_event, r.status, r.lease,
-            k.queue, r.slot, k.blocked, k.revision, k.room, e.crc AS creation_crc, e.body AS creation
+            k.queue, r.slot, k.blocked, k.alone, k.revision, k.room, e.crc AS creation_crc, e.body AS creation
         FROM @.pick(own, only_plan, runs_stages, known, most, d.clock, pending_only, by_default, needed) WITH ORDINALITY
-            k (no, queue, blocked, revision, room, i)
+            k (no, queue, blocked, alone, revision, room, i)
         JOIN @.task_configs c ON c.no = k.no JOIN @.task_runtimes r ON r.no = k.no
         LEFT JOIN @.events e ON r.version = 1 AND e.pos = r.last_event
     ) p ON true

@@ -139,6 +139,7 @@ BEGIN
         RETURN;
     END IF;
     UPDATE @.nodes SET seen_at = at, expires_at = at + beat.lease_ms, in_hand = hand, capacity = most WHERE name = node;
+    PERFORM @.see(own);
     PERFORM @.reap(own);
     -- A tenant stays closed for as long as somebody may go on with its task by himself.
     UPDATE @.locks l SET expires_at = at + lock_ms FROM @.task_runtimes r JOIN @.plans p ON p.no = r.plan
@@ -161,6 +162,10 @@ END $$;
 CREATE FUNCTION @.leave(own bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM @.begin_write(NULL);
+    UPDATE @.nodes n SET seen_at = @.now_ms() WHERE n.session = own AND NOT n.ended;
+    IF FOUND THEN
+        PERFORM @.see(own);
+    END IF;
     PERFORM @.end_sessions(ARRAY[own]);
     PERFORM @.call_others(own);
 END $$;

@@ -17,7 +17,7 @@ CREATE FUNCTION @.create_plans(
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    base bigint := @.begin_write(own); clock bigint := @.now_ms(); going smallint := @.go_now(own);
+    base bigint := @.begin_write(own); clock bigint := @.now_ms(); going smallint := @.go_now(own, false);
     taken bigint[]; busy bigint[]; refused_ords bigint[]; last_plan bigint; last_task bigint;
     -- Of each plan: its number, that of its first task, and the position of its own row in the log. 0 where it is refused.
     plan_nos bigint[]; firsts bigint[]; places bigint[]; new_plans bigint; new_tasks bigint;
@@ -57,7 +57,8 @@ BEGIN
     INSERT INTO @.plans (no, id, status, version, revision, max_concurrency, automatic, workflow, counts, slots,
         first_task, last_task, created_at, started_at, go)
     SELECT plan_nos[i.ord], i.id, i.status, 1, 1, i.most, i.auto, i.workflow, ARRAY[i.size, 0, 0, 0, 0, 0, 0, 0, 0], 0,
-        firsts[i.ord], firsts[i.ord] + i.size - 1, i.at, CASE WHEN i.status = 2 THEN i.at END, CASE WHEN i.status = 2 THEN going ELSE 0 END
+        firsts[i.ord], firsts[i.ord] + i.size - 1, i.at, CASE WHEN i.status = 2 THEN i.at END, 
+        CASE WHEN i.status <> 2 THEN 0 WHEN i.auto THEN 1 ELSE going END
     FROM unnest(ids, statuses, mosts, autos, workflows, ats, sizes) WITH ORDINALITY
         i (id, status, most, auto, workflow, at, size, ord) WHERE verdicts[i.ord] = 0;
     INSERT INTO @.plan_definitions

@@ -32,6 +32,7 @@ CREATE TABLE @.plans (
     go              smallint NOT NULL DEFAULT 0 -- which eras it is set going for: 0 none, 1 this one, 2 also the next
 ) WITH (fillfactor = 70);
 CREATE INDEX plans_open ON @.plans (no) WHERE ended_at IS NULL;
+CREATE INDEX plans_said ON @.plans (no) WHERE go > 1;
 
 CREATE TABLE @.plan_definitions (
     no          bigint PRIMARY KEY,

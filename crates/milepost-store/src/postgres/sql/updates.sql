@@ -96,7 +96,7 @@ BEGIN
     VALUES (base + added + 1, -plan_no, p.version + 1, 0, @.plan_body(next, at, NULL));
     IF start THEN
         was_held := next = 2 AND @.is_held(auto, p.go);
-        UPDATE @.plans q SET go = @.go_now(own) WHERE q.no = plan_no;
+        UPDATE @.plans q SET go = @.go_now(own, auto) WHERE q.no = plan_no;
     END IF;
     IF start AND (next <= 1 OR was_held) THEN
         UPDATE @.plans q SET status = 2, version = q.version + 1, started_at = coalesce(q.started_at, at),

@@ -89,6 +89,17 @@ CREATE FUNCTION @.idle_queue(status smallint, flags smallint) RETURNS smallint L
     SELECT CASE status WHEN 0 THEN CASE WHEN flags & 4 = 0 THEN 0 END WHEN 2 THEN 3 END::smallint
 $$;
 
+-- A person wants these tasks to run, and their plans with them where `asked` makes them RUNNING by the same word. What a
+-- plan is set going for already need not be kept with its tasks.
+CREATE FUNCTION @.let_go(own bigint, nos bigint[], asked smallint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE @.plans p SET go = @.go_now(own, p.automatic)
+    WHERE p.no IN (SELECT r.plan FROM @.task_runtimes r WHERE r.no = ANY (nos)) AND p.status <> 2 AND asked[p.status + 1] = 2;
+    UPDATE @.task_runtimes r SET go = @.go_now(own, false) FROM @.plans p
+    WHERE r.no = ANY (nos) AND p.no = r.plan AND p.automatic IS NOT TRUE AND @.go_now(own, false)
+        > CASE WHEN p.ended_at IS NULL OR asked[p.status + 1] = 2 THEN p.go ELSE 0 END;
+END $$;
+
 -- Holders: a lease, -1 for an operator, or -2 for one who sets the task going. `after`: 0 as it was, 1 asleep until `wake`, 2 for recovery, 3 to be undone.
 -- Verdicts: 0 taken, 1 unknown, 2 at another version, 3 another's, 4 refused by its plan, 5 what it
 -- has for the books is there already: `there` says which of the entries.
@@ -172,7 +183,8 @@ BEGIN
         array_agg(j.status) FILTER (WHERE j.moved),
         array_agg(CASE WHEN j.slot AND NOT j.active THEN -1 ELSE 0 END) FILTER (WHERE j.moved),
         array_agg(j.tenant) FILTER (WHERE j.moved), array_agg(j.updated_at) FILTER (WHERE j.moved),
-        bool_or(j.verdict = 0 AND j.active AND j.after <> 0)
+        -- Given back, or set going where it waits. Who has its message is not called for: see `idle_queue`.
+        bool_or(j.verdict = 0 AND (j.active AND j.after <> 0 OR j.holder = -2 AND j.was = 0 AND j.was_queue IS NOT NULL))
     INTO verdicts, found_versions, found_leases, positions, plan_statuses,
         m_ords, m_nos, m_plans, m_froms, m_tos, m_slots, m_tenants, m_ats, released
     FROM (
@@ -180,8 +192,8 @@ BEGIN
     ) j;
 
     IF -2 = ANY (holders) THEN
-        UPDATE @.task_runtimes r SET go = @.go_now(own)
-        FROM unnest(nos, holders, verdicts) i (no, holder, verdict) WHERE i.holder = -2 AND i.verdict = 0 AND r.no = i.no;
+        PERFORM @.let_go(own, array_agg(i.no), asked)
+        FROM unnest(nos, holders, verdicts) i (no, holder, verdict) WHERE i.holder = -2 AND i.verdict = 0;
     END IF;
     UPDATE @.counters SET position = base + 2 * cardinality(nos);
     IF m_ords IS NOT NULL THEN
@@ -375,12 +387,12 @@ BEGIN
     verdict := CASE WHEN expected <> p.version THEN 2 WHEN next < 0 THEN 4 WHEN there IS NOT NULL THEN 5 ELSE 0 END;
     IF verdict = 0 AND lets_go THEN
         was_held := p.status = 2 AND @.is_held(p.automatic, p.go);
-        UPDATE @.plans SET go = @.go_now(own) WHERE no = plan_no;
+        UPDATE @.plans SET go = @.go_now(own, p.automatic) WHERE no = plan_no;
     END IF;
     IF verdict = 0 AND (next <> p.status OR change_plan.counts OR was_held) THEN
         over := p.counts[1] + p.counts[2] + p.counts[3] + p.counts[7] = 0;
         UPDATE @.plans SET status = next, version = version + 1,
-            changed_by = CASE WHEN next = p.status THEN coalesce(by_whom, p.changed_by) ELSE by_whom END,
+            changed_by = CASE WHEN next = p.status AND NOT was_held THEN p.changed_by ELSE by_whom END,
             started_at = CASE WHEN next = 2 THEN coalesce(started_at, at) ELSE started_at END,
             ended_at = CASE WHEN next = p.status THEN p.ended_at WHEN next >= 4 AND over THEN at END
         WHERE no = plan_no;

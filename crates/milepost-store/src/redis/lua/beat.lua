@@ -11,6 +11,8 @@ hear(lease, ARGV[FIRST + 2])
 call('ZADD', M .. 'sessions', clock + lease, me)
 call('HSET', node, 'seen', clock, 'hand', ARGV[FIRST + 3], 'capacity', ARGV[FIRST + 4])
 call('ZADD', M .. 'nodes', clock, name)
+-- The era that it belongs to is there, and all words were for it.
+if is_settled() then keep_to_this_era() end
 reap()
 local more = free_orphans()
 

@@ -12,7 +12,7 @@ local was_held = ARGV[FIRST + 5] == '1' and set_going(plan)
 if set_plan_status(plan, status, by, at) then
   log_plan(plan, by, at)
 elseif was_held or ARGV[FIRST + 6] == '1' then
-  count_change(plan, by)
+  count_change(plan, was_held and by or '')
   log_plan(plan, by, at)
 end
 flush()

@@ -51,7 +51,7 @@ local function commit(no, expected, lease, keeps, wake, undo, lets_go, table_of_
   local clash = kept_entry(new.books)
   if clash then return clash end
   write_books(new.books)
-  if lets_go then call('HSET', GOING, no, go_now()) end
+  if lets_go then let_go(task, asked) end
   local before = task.status
   local at = store(task, new, hold_after(task, new, lease, keeps, wake, undo))
   if before == task.status and not asked then return { 'ok', at, '' } end

@@ -69,6 +69,8 @@ local function is_lost() return me ~= '' and not is_member(me) end
 -- was set going by itself.
 
 local SETTLED_SESSIONS, GOING = M .. 'settled', M .. 'going'
+-- What was said that may be for this era or the next: 'p' or 't' and the number of the plan or task.
+local SAID = M .. 'said'
 
 -- A node is there that belongs to an era.
 local function has_begun()
@@ -78,16 +80,19 @@ local function has_begun()
   return false
 end
 
--- What the word of a person is worth who asks this node; or, of a visitor, anybody.
-local function go_now()
-  if me == '' then return has_begun() and 1 or 2 end
-  return call('SISMEMBER', SETTLED_SESSIONS, me) == 1 and 1 or 2
-end
+-- The caller belongs to one.
+local function is_settled() return me ~= '' and call('SISMEMBER', SETTLED_SESSIONS, me) == 1 end
+
+-- What the word of a person is worth for a plan that says this. Only a node that belongs to an era knows which one it is for.
+local function go_now(says) return (says == 'auto' or is_settled()) and 1 or 2 end
 
 local function own_go(no) return tonumber(call('HGET', GOING, no) or 0) end
 
+-- A plan that has ended is not set going, whatever it was for.
+local function plan_go(plan) return plan.ended == '' and plan.go or 0 end
+
 -- It says nothing against going on, or was set going.
-local function plan_goes(plan) return plan.says == 'auto' or plan.go > 0 end
+local function plan_goes(plan) return plan.says == 'auto' or plan_go(plan) > 0 end
 
 -- RUNNING, and nothing of it starts without a person's word.
 local function waits_for_person(plan)
@@ -127,10 +132,24 @@ local function plan_of(no)
     'ended', 'by', 'c0', 'c1', 'c2', 'c3', 'c4', 'c5', 'c6', 'c7', 'c8', 'go')
   if not f[1] then return nil end
   plan = { no = no, id = f[1], status = tonumber(f[2]), version = tonumber(f[3]), max = tonumber(f[4]),
-    slots = tonumber(f[5]), kind = f[6], says = f[7], go = tonumber(f[20]), started = f[8], ended = f[9], by = f[10], counts = {} }
+    slots = tonumber(f[5]), kind = f[6], says = f[7], go = tonumber(f[20] or 1), started = f[8], ended = f[9], by = f[10], counts = {} }
   for status = 0, 8 do plan.counts[status] = tonumber(f[11 + status]) end
   plans[no] = plan
   return plan
+end
+
+-- What was said for all plans, or for one, is for no other era than this.
+local function keep_to_this_era(only)
+  for _, said in ipairs(call('SMEMBERS', SAID)) do
+    local no, is_plan = string.sub(said, 2), string.sub(said, 1, 1) == 'p'
+    local of = is_plan and no or call('HGET', M .. 'task:' .. no, 'plan')
+    if not only or of == only then
+      call('SREM', SAID, said)
+      local plan = is_plan and plan_of(no)
+      if plan and plan.go > 1 then plan.go, plan.changed = 1, true end
+      if not is_plan and own_go(no) > 1 then call('HSET', GOING, no, 1) end
+    end
+  end
 end
 
 local function open_tasks(plan)
@@ -158,6 +177,10 @@ end
 
 local function look_at(plan)
   local free = plan.slots < plan.max
+  -- For nodes that go on with plans that do not say, also when others in the same era do not.
+  if plan.says == '' and not plan_goes(plan) then
+    offer(plan, 'quiet', free and plan.status == PLAN_RUNNING and call('ZCARD', M .. 'ready:' .. plan.no) > 0)
+  end
   offer(plan, 'ready', free and plan.status == PLAN_RUNNING and
     call('ZCARD', M .. (plan_goes(plan) and 'ready:' or 'letgo:') .. plan.no) > 0)
   offer(plan, 'undo', free and call('ZCARD', M .. 'undo:' .. plan.no) > 0)

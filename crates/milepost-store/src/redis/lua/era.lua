@@ -2,6 +2,7 @@
 -- there any more, another begins; and while somebody may be, it is not known. What the node does with plans that do not say.
 local by_default = ARGV[FIRST]
 if is_lost() then return { 'lost' } end
+reap()
 if call('SISMEMBER', SETTLED_SESSIONS, me) == 1 then return { 'settled' } end
 
 local started, seen, current = clock, {}, {}
@@ -20,22 +21,24 @@ for _, session in ipairs(call('SMEMBERS', SETTLED_SESSIONS)) do
 end
 if not goes_on and has_begun() then return { 'unknown' } end
 
-local function left_of(plan)
-  if goes_on then return math.min(plan.go, 1) end
-  local says = plan.says == '' and by_default or plan.says
-  return says == 'auto' and 1 or math.max(plan.go - 1, 0)
+local function begin_era()
+  for _, no in ipairs(call('ZRANGE', M .. 'open', 0, -1)) do
+    local plan = plan_of(no)
+    if plan and plan.says ~= 'auto' then
+      local goes = plan.says == '' and by_default == 'auto'
+      set_go(plan, goes and 1 or math.max(plan.go - 1, 0))
+    end
+  end
+  local going = call('HGETALL', GOING)
+  for index = 1, #going, 2 do
+    local left = tonumber(going[index + 1]) - 1
+    if left > 0 then call('HSET', GOING, going[index], left) else call('HDEL', GOING, going[index]) end
+    replace(going[index])
+  end
+  call('DEL', SAID)
 end
 
-for _, no in ipairs(call('ZRANGE', M .. 'open', 0, -1)) do
-  local plan = plan_of(no)
-  if plan and plan.says ~= 'auto' then set_go(plan, left_of(plan)) end
-end
-local going = call('HGETALL', GOING)
-for index = 1, #going, 2 do
-  local left = goes_on and 1 or tonumber(going[index + 1]) - 1
-  if left > 0 then call('HSET', GOING, going[index], left) else call('HDEL', GOING, going[index]) end
-  replace(going[index])
-end
+if goes_on then keep_to_this_era() else begin_era() end
 call('SADD', SETTLED_SESSIONS, me)
 flush()
 return { 'settled' }

@@ -125,7 +125,7 @@ end
 
 local function new_plan(no, id, status, created, at, tasks)
   return { no = no, id = id, status = status, version = 1, max = tonumber(ARGV[at + 2]), slots = 0, kind = ARGV[at + 4],
-    says = ARGV[at + 3], go = status == PLAN_RUNNING and go_now() or 0, started = status == PLAN_RUNNING and created or '', ended = '', by = '',
+    says = ARGV[at + 3], go = status == PLAN_RUNNING and go_now(ARGV[at + 3]) or 0, started = status == PLAN_RUNNING and created or '', ended = '', by = '',
     counts = { [0] = tasks, 0, 0, 0, 0, 0, 0, 0, 0 } }
 end
 
@@ -133,6 +133,7 @@ local function plan_number() return string.format('%d', call('HINCRBY', COUNTERS
 
 local function open_plan(plan, created, at)
   plans[plan.no] = plan
+  if plan.go > 1 then call('SADD', SAID, 'p' .. plan.no) end
   define_plan(plan.no, plan.id, at)
   call('HSET', M .. 'plan:' .. plan.no, 'created', created)
   try('HSET', P .. 'plan:' .. plan.id, 'createdAt', iso(created))

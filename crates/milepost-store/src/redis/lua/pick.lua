@@ -21,6 +21,8 @@ if only ~= '' then
   local no = call('HGET', M .. 'plans', only)
   if not no then return { 'missing' } end
   wanted = plan_of(no)
+  -- What was said for it was for the node that runs it now, and no other.
+  keep_to_this_era(no)
   if not known[wanted.kind] then return { 'ok', 0, 0, '', {}, string.format('%.0f', now) } end
 end
 
@@ -35,7 +37,7 @@ local function room(plan) return plan.max - plan.slots - (used[plan.no] or 0) en
 local function is_automatic(plan) return only ~= '' or plan.says == 'auto' or (plan.says == '' and by_default == 'auto') end
 
 -- Its PENDING tasks start without a person's word.
-local function starts(plan) return is_automatic(plan) or (plan.ended == '' and plan.go >= needed) end
+local function starts(plan) return is_automatic(plan) or plan_go(plan) >= needed end
 
 local function may_start(no, plan) return starts(plan) or own_go(no) >= needed end
 
@@ -86,6 +88,11 @@ local function found(list, no, at) list[#list + 1] = { at = tonumber(at), no = t
 
 local recovery, due, next_due = {}, {}, nil
 
+-- Where the caller looks, by what it does with plans that do not say.
+local goes_on_with = by_default == 'auto' and
+  { recovery = { 'recovery', 'silent' }, due = { 'due', 'quiet' }, ready = { 'ready', 'quiet' } } or
+  { recovery = { 'recovery' }, due = { 'due' }, ready = { 'ready' } }
+
 -- Also when the clock of whoever asked for it is ahead of the caller's.
 local function undo_of(plan)
   local asked = call('ZRANGEBYSCORE', M .. 'undo:' .. plan.no, '-inf', now, 'WITHSCORES', 'LIMIT', 0,
@@ -100,23 +107,26 @@ if wanted then
     local f = call('HMGET', M .. 'task:' .. no, 'place', 'wake')
     if f[1] == RECOVERY[wanted.says] then
       found(recovery, no, 0)
-    elseif (f[1] == 'due' or f[1] == 'held') and tonumber(f[2]) <= now then
+    elseif SLEEPS[f[1]] and tonumber(f[2]) <= now then
       found(due, no, f[2])
-    elseif f[1] == 'due' or f[1] == 'held' then
+    elseif SLEEPS[f[1]] then
       next_due = math.min(next_due or math.huge, tonumber(f[2]))
     end
   end
   if room(wanted) > 0 then undo_of(wanted) end
 else
   for _, kind in ipairs(kinds) do
-    for _, place in ipairs(by_default == 'auto' and { 'recovery', 'silent' } or { 'recovery' }) do
+    for _, place in ipairs(goes_on_with.recovery) do
       for _, no in ipairs(call('ZRANGE', M .. place .. ':' .. kind, 0, limit + 64)) do found(recovery, unpad(no), 0) end
     end
-    local over = call('ZRANGEBYSCORE', M .. 'due:' .. kind, '-inf', now, 'WITHSCORES', 'LIMIT', 0, limit + 64)
-    for index = 1, #over, 2 do found(due, unpad(over[index]), over[index + 1]) end
+    for _, place in ipairs(goes_on_with.due) do
+      local sleeping = M .. place .. ':' .. kind
+      local over = call('ZRANGEBYSCORE', sleeping, '-inf', now, 'WITHSCORES', 'LIMIT', 0, limit + 64)
+      for index = 1, #over, 2 do found(due, unpad(over[index]), over[index + 1]) end
+      local later = call('ZRANGEBYSCORE', sleeping, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+      if later[2] then next_due = math.min(next_due or math.huge, tonumber(later[2])) end
+    end
     for _, no in ipairs(call('ZRANGE', M .. 'undo-plans:' .. kind, 0, limit)) do undo_of(plan_of(no)) end
-    local later = call('ZRANGEBYSCORE', M .. 'due:' .. kind, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    if later[2] then next_due = math.min(next_due or math.huge, tonumber(later[2])) end
   end
 end
 try_all(recovery)
@@ -154,9 +164,14 @@ local candidates = {}
 if wanted then
   if wanted.status == PLAN_RUNNING then candidates[1] = tonumber(wanted.no) end
 else
+  local seen = {}
   for _, kind in ipairs(kinds) do
-    local plans = call('ZRANGE', M .. 'ready-plans:' .. kind, 0, MOST)
-    for _, no in ipairs(plans) do candidates[#candidates + 1] = tonumber(no) end
+    for _, list in ipairs(goes_on_with.ready) do
+      for _, no in ipairs(call('ZRANGE', M .. list .. '-plans:' .. kind, 0, MOST)) do
+        if not seen[no] then candidates[#candidates + 1] = tonumber(no) end
+        seen[no] = true
+      end
+    end
   end
   table.sort(candidates)
 end

@@ -62,7 +62,7 @@ function questions.task(id, from_start)
   if not task or not plan_of(task.plan) then return {} end
   local plan = plan_of(task.plan)
   return { describe(task, from_start == '1'), is_orphaned(task) and 1 or 0, blocked_by(task) or '', set_aside(task), plan.status,
-    plan.ended == '' and plan.go or 0, own_go(no), plan.says == 'manual' and not has_begun() and 0 or 1 }
+    plan_go(plan), own_go(no), plan.says == 'manual' and not has_begun() and 0 or 1 }
 end
 
 function questions.described(no)

@@ -105,7 +105,9 @@ end
 
 -- Where what was interrupted waits: for any node, for one whose own setting says so, or for a person.
 local RECOVERY = { auto = 'recovery', [''] = 'silent', manual = 'manual' }
-local FOUND_BY_KIND = { due = true, recovery = true, silent = true }
+local FOUND_BY_KIND = { due = true, quiet = true, recovery = true, silent = true }
+-- Asleep, and who finds it then: any node, one that goes on with plans that do not say, or none without a person's word.
+local SLEEPS = { due = true, quiet = true, held = true }
 
 local function place_of(task, plan)
   if task.status == PENDING then return task.awaits and 'awaits' or 'ready' end
@@ -116,7 +118,8 @@ local function place_of(task, plan)
   if task.status == RUNNING and plan.status ~= PLAN_RUNNING then return 'idle' end
   if task.lease ~= '0' or task.wake == '' then return RECOVERY[plan.says] end
   -- What nobody has set going waits for that as what was interrupted does.
-  return (plan_goes(plan) or own_go(task.no) > 0) and 'due' or 'held'
+  if plan_goes(plan) or own_go(task.no) > 0 then return 'due' end
+  return plan.says == '' and 'quiet' or 'held'
 end
 
 -- Nobody looks for what waits for its message, or for a person.
@@ -147,8 +150,8 @@ local function put(task, plan, quietly)
     plan.look = quietly and (plan.look or 'quietly') or true
   elseif not is_in_no_list(place) then
     call('SADD', M .. 'idle:' .. plan.no, task.no)
-    if place == 'due' then
-      call('ZADD', M .. 'due:' .. plan.kind, task.wake, member)
+    if place == 'due' or place == 'quiet' then
+      call('ZADD', M .. place .. ':' .. plan.kind, task.wake, member)
     elseif FOUND_BY_KIND[place] and call('ZADD', M .. place .. ':' .. plan.kind, task.no, member) == 1 then
       woke = true
     end
@@ -168,7 +171,9 @@ end
 
 -- Which eras the plan is set going for; what its sleeping tasks may do depends on it.
 local function set_go(plan, go)
+  if go > 1 then call('SADD', SAID, 'p' .. plan.no) end
   if plan.go == go then return end
+  if plan.go == 0 then call('ZREM', M .. 'quiet-plans:' .. plan.kind, plan.no) end
   plan.go, plan.changed, plan.look = go, true, true
   for _, no in ipairs(call('SMEMBERS', M .. 'idle:' .. plan.no)) do replace(no) end
 end
@@ -176,8 +181,21 @@ end
 -- A person wants the plan to run; answers whether that is news.
 local function set_going(plan)
   local was_held = waits_for_person(plan)
-  set_go(plan, go_now())
+  set_go(plan, go_now(plan.says))
   return was_held
+end
+
+-- A person wants this task to run. `asked`: what its plan becomes by the same word. What the plan is set going for already
+-- need not be kept with the task.
+local function let_go(task, asked)
+  local plan = plan_of(task.plan)
+  local word = go_now(plan.says)
+  if asked == PLAN_RUNNING and plan.status ~= PLAN_RUNNING then
+    set_go(plan, word)
+  elseif plan.says ~= 'auto' and plan_go(plan) < word then
+    call('HSET', GOING, task.no, word)
+    if word > 1 then call('SADD', SAID, 't' .. task.no) end
+  end
 end
 
 -- Its version grows though its status is the same.
