@@ -130,10 +130,15 @@ fn token() -> TokenRow {
     }
 }
 
+/// As it was before there were eras.
+const NO_ERAS: &str = "DROP INDEX task_runtimes_go; ALTER TABLE plans DROP COLUMN go; \
+    ALTER TABLE task_runtimes DROP COLUMN go; DELETE FROM meta WHERE key = 'settled';";
+
 /// As the first format was: no word of plans in the log, no requests, no tokens, no snapshots, no books.
 fn back_to_the_first_format(path: &Path) {
-    Connection::open(path)
-        .unwrap()
+    let connection = Connection::open(path).unwrap();
+    connection.execute_batch(NO_ERAS).unwrap();
+    connection
         .execute_batch(
             "DELETE FROM events WHERE task < 0; DROP TABLE requests; DROP TABLE tokens; DROP TABLE snapshots; \
              DROP TABLE entries; \
@@ -158,6 +163,10 @@ async fn a_file_of_the_first_format_is_read_as_it_is_and_brought_forward_by_its_
     assert_eq!(reader.newest().await.unwrap(), tasks.last().unwrap().position);
     assert_eq!(reader.tokens().await.unwrap(), []);
     assert_eq!(reader.plan(&plan_id("p")).await.unwrap().unwrap().counts.completed, 1);
+    let all = PlanQuery { open_only: false, after: None, limit: 10 };
+    assert_eq!(reader.plans(all).await.unwrap().items.len(), 1);
+    let waits = reader.task(&TaskId::parse("p-1").unwrap()).await.unwrap().unwrap();
+    assert!(!waits.waits_for_person);
 
     let store = file.open();
     assert_eq!(changes(&store).await, tasks);
@@ -179,7 +188,10 @@ async fn in_a_file_from_before_there_were_messages_tasks_await_theirs() {
     submit(&store, by_message, None).await;
     store.close();
     let older = "UPDATE task_runtimes SET queue = 0, flags = 0; DROP TABLE entries; PRAGMA user_version = 3";
-    Connection::open(&file.path).unwrap().execute_batch(older).unwrap();
+    let connection = Connection::open(&file.path).unwrap();
+    connection.execute_batch(NO_ERAS).unwrap();
+    connection.execute_batch(older).unwrap();
+    drop(connection);
 
     let reader = file.open_to_read();
     let all = |book| EntryQuery { book, after: None, limit: 10, now: NOW };

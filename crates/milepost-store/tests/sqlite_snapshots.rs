@@ -231,6 +231,9 @@ async fn a_long_log_of_an_older_format_is_read_as_it_is() {
     (0..400).for_each(|_| scene.does_a_stage());
     scene.commits().await.unwrap();
     scene.store.close();
+    let no_eras = "DROP INDEX task_runtimes_go; ALTER TABLE plans DROP COLUMN go; \
+                   ALTER TABLE task_runtimes DROP COLUMN go; DELETE FROM meta WHERE key = 'settled'";
+    scene.file().execute_batch(no_eras).unwrap();
     scene.file().execute_batch("DROP TABLE snapshots; DROP TABLE entries; PRAGMA user_version = 2").unwrap();
     let reader = SqliteStore::open_to_read(&scene.path).unwrap();
     assert_eq!(reader.task(&scene.key.id).await.unwrap().unwrap().task, *scene.task());

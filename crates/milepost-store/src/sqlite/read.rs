@@ -1,5 +1,7 @@
 //! Questions, answered from a snapshot of the file; they never wait for the writer, nor it for them.
 
+use std::borrow::Cow;
+
 use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
 use milepost_core::plan::{Plan, Recovery, TaskCounts};
 use milepost_core::task::{PlanStatus, Task, TaskStatus};
@@ -36,6 +38,11 @@ macro_rules! select_plans {
     };
 }
 
+/// A file of an older format, which no owner has opened since, knows of no eras: nothing of it waits for a person.
+fn as_stored(sql: &'static str, begun: Option<bool>) -> Cow<'static, str> {
+    if begun.is_some() { sql.into() } else { sql.replace(", no, go ", ", no, 1 ").into() }
+}
+
 /// A plan's row, with counts that the writer knows.
 pub(super) fn read_plan(
     connection: &Connection,
@@ -59,7 +66,7 @@ fn plan_row(row: &Row<'_>, counts: TaskCounts, begun: bool) -> rusqlite::Result<
     let shown: Shown = serde_json::from_str(row.get_ref(3)?.as_str()?).unwrap_or_default();
     let by: Option<String> = row.get(9)?;
     let status = plan_status(row, 1)?;
-    let going = Going { says: shown.recovery, plan: row.get(11)? };
+    let going = Going::of(shown.recovery, row.get(11)?, false);
     Ok(PlanRow {
         id: plan_id(row, 0)?,
         status,
@@ -119,7 +126,8 @@ impl Reader<'_> {
     /// Reads no more than about so many rows.
     pub(super) fn plan(&self, id: &PlanId, most: u64) -> Result<Glance<Option<PlanRow>>, StoreError> {
         let read = || {
-            let mut statement = self.connection.prepare_cached(select_plans!("WHERE id = ?1"))?;
+            let begun = self.has_begun()?;
+            let mut statement = self.connection.prepare_cached(&as_stored(select_plans!("WHERE id = ?1"), begun))?;
             let mut rows = statement.query([id.as_str()])?;
             let Some(row) = rows.next()? else { return Ok(Glance::Saw(None)) };
             let (first, last): (i64, i64) = (row.get(4)?, row.get(5)?);
@@ -128,7 +136,7 @@ impl Reader<'_> {
                 None if (last - first).unsigned_abs() >= most => return Ok(Glance::TooMuch),
                 None => count_tasks(self.connection, row.get(10)?, first, last)?,
             };
-            Ok(Glance::Saw(Some(plan_row(row, counts, self.has_begun()?)?)))
+            Ok(Glance::Saw(Some(plan_row(row, counts, begun.unwrap_or(true))?)))
         };
         read().map_err(unavailable("read a plan"))
     }
@@ -145,11 +153,12 @@ impl Reader<'_> {
     pub(super) fn plans(&self, query: &PlanQuery) -> Result<Page<PlanRow>, StoreError> {
         let read = || {
             let begun = self.has_begun()?;
-            let mut statement = self.connection.prepare_cached(if query.open_only {
+            let sql = if query.open_only {
                 select_plans!("WHERE no < ?1 AND ended_at IS NULL ORDER BY no DESC LIMIT ?2")
             } else {
                 select_plans!("WHERE no < ?1 ORDER BY no DESC LIMIT ?2")
-            })?;
+            };
+            let mut statement = self.connection.prepare_cached(&as_stored(sql, begun))?;
             let rows =
                 statement.query_map(params![query.after.unwrap_or(i64::MAX), query.limit as i64 + 1], |row| {
                     let no: i64 = row.get(10)?;
@@ -157,7 +166,7 @@ impl Reader<'_> {
                         Some(counts) => counts,
                         None => count_tasks(self.connection, no, row.get(4)?, row.get(5)?)?,
                     };
-                    Ok((no, plan_row(row, counts, begun)?))
+                    Ok((no, plan_row(row, counts, begun.unwrap_or(true))?))
                 })?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
@@ -204,27 +213,25 @@ impl Reader<'_> {
         Ok(Glance::Saw(Some(stored)))
     }
 
-    /// Whether an owner that is there has claimed, and so begun an era.
-    fn has_begun(&self) -> rusqlite::Result<bool> {
-        let settled = self.connection.prepare_cached(SETTLED)?.query_row([], |row| row.get::<_, i64>(0))?;
+    /// Whether an owner that is there has claimed, and so begun an era; none where there are no eras.
+    fn has_begun(&self) -> rusqlite::Result<Option<bool>> {
+        let settled = self.connection.prepare_cached(SETTLED)?.query_row([], |row| row.get::<_, i64>(0)).optional()?;
+        let Some(settled) = settled else { return Ok(None) };
         let epoch = match self.live_epoch {
             Some(epoch) => epoch,
             None => self.epoch()?,
         };
-        Ok(settled.unsigned_abs() == epoch && epoch != 0)
+        Ok(Some(settled.unsigned_abs() == epoch && epoch != 0))
     }
 
     fn waits_for_person(&self, task: &Task, no: i64) -> rusqlite::Result<bool> {
         let says = task.spec().settings.recovery;
-        if says == Some(Recovery::Auto) {
-            return Ok(false);
-        }
-        let sql = "SELECT p.status, CASE WHEN p.ended_at IS NULL THEN p.go ELSE 0 END, r.go \
+        let Some(begun) = self.has_begun()?.filter(|_| says != Some(Recovery::Auto)) else { return Ok(false) };
+        let sql = "SELECT p.status, p.go, p.ended_at IS NOT NULL, r.go \
                    FROM task_runtimes r JOIN plans p ON p.no = r.plan WHERE r.no = ?1";
-        let begun = self.has_begun()?;
         self.connection.prepare_cached(sql)?.query_row([no], |row| {
-            let going = Going { says, plan: row.get(1)? };
-            Ok(going.holds(task, row.get(2)?, plan_status(row, 0)?, begun))
+            let going = Going::of(says, row.get(1)?, row.get(2)?);
+            Ok(going.holds(task, row.get(3)?, plan_status(row, 0)?, begun))
         })
     }
 
