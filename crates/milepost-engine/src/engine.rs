@@ -528,7 +528,7 @@ async fn claim_loop(inner: Arc<Inner>) {
         inner.spawn(async move { children.finish_cancelled_children().await });
     }
     let mut pause = Duration::from_millis(50);
-    let mut first = true;
+    let mut has_said = false;
     while !inner.stop.is_cancelled() {
         let room = inner.options.capacity.saturating_sub(inner.working());
         if room == 0 {
@@ -555,7 +555,9 @@ async fn claim_loop(inner: Arc<Inner>) {
             Ok(claimed) => {
                 inner.health.answered();
                 pause = Duration::from_millis(50);
-                if std::mem::take(&mut first) {
+                // One that runs one plan only leaves nothing of it alone, and says nothing about others.
+                let says = claimed.knows_era && inner.options.only.is_none();
+                if says && !std::mem::replace(&mut has_said, true) {
                     let inner = inner.clone();
                     inner.clone().spawn(async move { inner.say_what_waits_for_a_person().await });
                 }
@@ -626,7 +628,7 @@ impl Inner {
         });
     }
 
-    /// A node that starts says which plans it leaves alone, and what to do about it.
+    /// A node that has found out which plans it leaves alone names them, and what to do about it.
     async fn say_what_waits_for_a_person(&self) {
         let mut after = None;
         loop {

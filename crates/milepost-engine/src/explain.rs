@@ -443,7 +443,12 @@ impl Case<'_> {
         let verb = if self.task().status() == TaskStatus::RollingBack { "rollback" } else { "resume" };
         let message = format!("all nodes were gone, and {}, so a person decides when it goes on", self.says_manual());
         let why = Why::new(Reason::Interrupted, message).with("recovery", "manual");
-        Some(why.next(format!("milepost {verb} {task}, or milepost resume {plan} for all of its plan")))
+        // A rollback goes on after the end of its plan, which nothing sets going any more.
+        let of_plan = match self.plan.status.is_ended() {
+            true => String::new(),
+            false => format!(", or milepost resume {plan} for all of its plan"),
+        };
+        Some(why.next(format!("milepost {verb} {task}{of_plan}")))
     }
 
     fn says_manual(&self) -> &'static str {

@@ -356,12 +356,12 @@ impl Inner {
     fn decide_unheld(&self, stored: &StoredTask, command: Command) -> Result<Decision, Rejection> {
         let now = self.clock.now();
         let status = stored.task.status();
+        let held = stored.waits_for_person && status == TaskStatus::Pending;
+        // One that has never run begins at its start in any case; of any other, that is not what was asked.
+        let keeps_all = |from_checkpoint| from_checkpoint || stored.task.started_at().is_none();
         let command = match command {
-            Command::Resume(by) | Command::Retry { by, .. }
-                if stored.waits_for_person && status == TaskStatus::Pending =>
-            {
-                Command::LetGo(by)
-            }
+            Command::Resume(by) if held => Command::LetGo(by),
+            Command::Retry { by, from_checkpoint } if held && keeps_all(from_checkpoint) => Command::LetGo(by),
             command => command,
         };
         let sleeps = stored.waits_for_person && status.is_active() && wakes(&command);

@@ -30,14 +30,16 @@ pub(super) fn show(context: &Context, report: &PlanReport) {
         let why = by.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
         data.line(format!("  last changed by {}{why}", by.who));
     }
-    if plan.waits_for_person {
+    // What somebody runs all the same is in good hands: `milepost run` asks nobody about its plan.
+    let held = plan.waits_for_person && running.iter().all(|task| task.interrupted);
+    if held {
         let command = context.command(&format!("resume {}", plan.plan_id));
         data.line(format!(
             "  its recovery is manual, and all nodes were gone: nothing of it starts before `{command}`"
         ));
     }
     running_lines(context, running, counts.running + counts.rolling_back, now).iter().for_each(|line| data.line(line));
-    waiting_lines(context, waiting, counts.pending + counts.paused, plan).iter().for_each(|line| data.line(line));
+    waiting_lines(context, waiting, counts.pending + counts.paused, plan, held).iter().for_each(|line| data.line(line));
     failure_lines(failures, failed(counts)).iter().for_each(|line| data.line(line));
 }
 
@@ -72,7 +74,7 @@ fn running_lines(context: &Context, tasks: &[TaskView], total: u64, now: Timesta
     section(tasks, table, total)
 }
 
-fn waiting_lines(context: &Context, tasks: &[TaskView], total: u64, plan: &PlanView) -> Vec<String> {
+fn waiting_lines(context: &Context, tasks: &[TaskView], total: u64, plan: &PlanView, held: bool) -> Vec<String> {
     let mut table = Table::new(&["WAITING", "TENANT", "DONE", "WHY"]);
     for task in tasks {
         let why = match (task.status, &task.blocked_by) {
@@ -89,6 +91,7 @@ fn waiting_lines(context: &Context, tasks: &[TaskView], total: u64, plan: &PlanV
             (_, None) if plan.status != PlanStatus::Running => {
                 format!("its plan is {}", plan.status)
             }
+            (_, None) if held => "for a person to set it going".to_owned(),
             (_, None) => "for a free place".to_owned(),
         };
         table.row(vec![

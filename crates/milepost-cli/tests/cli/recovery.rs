@@ -210,7 +210,7 @@ fn after_a_stop_or_a_crash_nothing_of_a_manual_plan_starts_by_itself_not_even_wh
         assert_eq!(why["reason"], "INTERRUPTED");
         let next = why["next"].as_str().unwrap();
         assert!(next.contains("milepost resume t-2") && next.contains("milepost resume p"), "{next}");
-        world.good(&["status", "p"]).must_say(&["its recovery is manual", "resume p"]);
+        world.good(&["status", "p"]).must_say(&["its recovery is manual", "resume p", "for a person to set it going"]);
 
         // One task can be set going alone.
         world.good(&["resume", "t-3"]);

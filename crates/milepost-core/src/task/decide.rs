@@ -696,6 +696,14 @@ impl Draft {
             TaskStatus::Cancelled => {
                 return Err(self.refuse("retry", ", which is final; submit the work as a new task".to_owned()));
             }
+            TaskStatus::Pending if self.task.started_at().is_some() && !from_checkpoint => {
+                let hint = format!(
+                    ", which goes on from its checkpoint; `milepost resume {}` lets it, and it can be retried from the \
+                     start when it has failed",
+                    self.task.spec.id
+                );
+                return Err(self.refuse("retry", hint));
+            }
             TaskStatus::Pending | TaskStatus::Running | TaskStatus::Completed | TaskStatus::RollingBack => {
                 return Err(self.refuse("retry", String::new()));
             }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use milepost_core::api::{Explanation, Reason};
 use milepost_core::plan::PlanCommand;
-use milepost_core::task::{PlanStatus, TaskStatus};
+use milepost_core::task::{By, PlanStatus, TaskStatus};
 use milepost_core::time::Timestamp;
 use milepost_engine::{Registry, Verb, explain};
 use milepost_store::memory::MemoryStore;
-use milepost_store::{PlanChange, Resubmit, Start, Store};
+use milepost_store::{ClaimRequest, PlanChange, Resubmit, Start, Store};
 
 use crate::support::{DAWN, Faulty, Flaky, Gate, Journal, Node, World, of_plan, of_task, plan, task_id};
 
@@ -304,4 +304,65 @@ async fn what_waits_for_a_person_since_all_nodes_were_gone_says_so_and_goes_on_a
     gate.inside(1).await;
     gate.let_go(1);
     after.ended_task("b").await;
+}
+
+/// A node comes and goes that has no room for anything.
+async fn passes_by(store: &MemoryStore) {
+    let request = ClaimRequest {
+        node: "node-1".into(),
+        only: None,
+        plans: true,
+        workflows: Arc::default(),
+        recovery: Default::default(),
+        limit: 0,
+        now: None,
+    };
+    store.reopen().claim(request).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_task_that_has_run_goes_on_from_its_checkpoint_or_is_refused() {
+    let world = World::new();
+    let (before, gate, _, store) = node(&world);
+    before
+        .submit("{plan: p, recovery: manual, stages: [{name: r, uses: gate}, {name: s, uses: gate}], tasks: [{id: t}]}")
+        .await;
+    gate.inside(1).await;
+    before.does(of_task("t"), Verb::Pause).await;
+    gate.let_go(1);
+    before.until_status("t", TaskStatus::Paused).await;
+    let idle = world.idle_node(Arc::new(store.reopen()), Registry::new(), |_| {});
+    idle.does(of_task("t"), Verb::Resume).await;
+    passes_by(&store).await;
+    passes_by(&store).await;
+    let node = world.idle_node(Arc::new(store.reopen()), Registry::new(), |_| {});
+    let waits = node.stored("t").await;
+    assert!(waits.waits_for_person && waits.task.status() == TaskStatus::Pending);
+    let from_start = Verb::Retry { from_checkpoint: false };
+    let refused = node.engine.operate_expecting(of_task("t"), from_start, By::new("ann"), None).await;
+    let words = refused.expect_err("it is not obeyed").to_string();
+    assert!(words.contains("goes on from its checkpoint; `milepost resume t`"), "{words}");
+    assert!(node.stored("t").await.waits_for_person);
+    node.does(of_task("t"), Verb::Retry { from_checkpoint: true }).await;
+    assert!(!node.stored("t").await.waits_for_person);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_that_is_held_after_the_end_of_its_plan_names_no_verb_of_the_plan() {
+    let world = World::new();
+    let (before, _, flaky, store) = node(&world);
+    flaky.fail("t", 2);
+    before
+        .submit(
+            "{plan: p, recovery: manual, stages: [{name: s, uses: noop, rollback: {uses: noop}}, \
+             {name: t, uses: flaky, retry: {max_attempts: 1}}], tasks: [{id: a}]}",
+        )
+        .await;
+    assert_eq!(before.ended("p").await.status, PlanStatus::Failed);
+    let idle = world.idle_node(Arc::new(store.reopen()), Registry::new(), |_| {});
+    idle.does(of_task("a"), Verb::Rollback).await;
+    passes_by(&store).await;
+    passes_by(&store).await;
+    let node = world.idle_node(Arc::new(store.reopen()), Registry::new(), |_| {});
+    says(&why(&node, "a").await, Reason::Interrupted, "all nodes were gone", Some("milepost rollback a"));
 }
