@@ -62,6 +62,20 @@ async fn a_node_that_freezes_inside_a_transaction_holds_up_the_others_for_second
 }
 
 #[tokio::test]
+async fn a_node_that_freezes_while_it_opens_the_store_keeps_nobody_out() {
+    let Some((database, proxy)) = given().await else { return };
+    let _first = behind(&proxy, &database, "first").await;
+    // Who stands still has a connection, and all the locks of it.
+    let mut frozen = mysql_async::Conn::new(mysql_async::Opts::from_url(&database.url()).unwrap()).await.unwrap();
+    let lock = "SELECT GET_LOCK(CONCAT('milepost.', LEFT(SHA1(DATABASE()), 40)), 0)";
+    assert_eq!(frozen.query_first::<u8, _>(lock).await.unwrap(), Some(1));
+    let start = Instant::now();
+    let _second = behind(&proxy, &database, "second").await;
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    drop(frozen);
+}
+
+#[tokio::test]
 async fn a_commit_whose_answer_is_lost_is_found_out_by_its_version() {
     let Some((database, proxy)) = given().await else { return };
     let a = behind(&proxy, &database, "a").await;

@@ -272,6 +272,7 @@ macro_rules! __conformance_cases {
                 a_word_that_is_given_while_a_node_is_there_is_for_its_era,
                 whoever_sets_a_task_going_calls_the_other_nodes,
                 a_node_that_goes_on_with_plans_that_do_not_say_finds_them_in_the_era_of_one_that_does_not,
+                a_message_that_a_visitor_takes_in_calls_a_node,
             }
             random {
                 any_history_keeps_the_invariants_and_matches_the_memory_store,

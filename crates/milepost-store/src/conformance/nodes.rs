@@ -12,7 +12,10 @@ use crate::nodes::{Beat, LEASE, Membership};
 
 use super::Harness;
 use super::given::{PlanBuilder, Scene, ann, ids, plan, success};
+use super::messages::receive;
 
+/// Whoever was called hears of it sooner.
+const QUIET_FOR: Duration = Duration::from_millis(500);
 const HOUR: Millis = Millis::from_secs(3600);
 /// Less than from beat to beat: a slow machine takes time of its own.
 const STEP: Millis = Millis::from_secs(3);
@@ -59,7 +62,7 @@ async fn until_taken(harness: &dyn Harness, by: &mut Scene<'_>) -> Millis {
 
 /// Whoever is the first to come back: another node with a beat or a claim, or a person.
 pub(super) async fn a_store_that_was_away_costs_nobody_its_lease(harness: &dyn Harness) {
-    for first in ["beat", "claim", "operator", "its own beat"] {
+    for first in ["beat", "claim", "operator", "its own beat", "its own commit"] {
         let Some([mut one, mut two, mut visitor]) = three(harness).await else { return };
         one.submit(plan("p").task("a")).await;
         let held = one.claim_one("a").await;
@@ -68,6 +71,10 @@ pub(super) async fn a_store_that_was_away_costs_nobody_its_lease(harness: &dyn H
             "beat" => beats(&two).await,
             "claim" => assert!(ids(&two.claim().await).is_empty(), "it was taken over"),
             "operator" => may_not_touch(&mut visitor, "a").await,
+            "its own commit" => {
+                one.finishes(&held).await;
+                continue;
+            }
             _ => beats(&one).await,
         }
         assert!(ids(&two.claim().await).is_empty(), "it was taken over after a {first}");
@@ -257,4 +264,19 @@ pub(super) async fn a_node_that_goes_on_with_plans_that_do_not_say_finds_them_in
     other.now = due;
     assert_eq!(ids(&other.claim().await), ["asleep", "waits"]);
     assert!(ids(&manual.claim().await).is_empty());
+}
+
+/// A node that takes a message in runs its task by preference, and calls nobody; a visitor has to.
+pub(super) async fn a_message_that_a_visitor_takes_in_calls_a_node(harness: &dyn Harness) {
+    let Some([mut one, two, mut visitor]) = three(harness).await else { return };
+    two.store.leave().await.unwrap();
+    one.submit(plan("p").by_message().task("a").task("b")).await;
+    for task in ["a", "b"] {
+        assert!(ids(&one.claim().await).is_empty());
+        while tokio::time::timeout(QUIET_FOR, one.store.called()).await.is_ok() {}
+        receive(&mut visitor, task, task).await;
+        let called = tokio::time::timeout(AT_MOST.as_duration(), one.store.called()).await;
+        assert!(called.is_ok(), "nobody was called for {task}");
+        one.claim_one(task).await;
+    }
 }

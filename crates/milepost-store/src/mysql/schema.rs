@@ -235,6 +235,10 @@ pub(super) async fn check_server(connection: &mut Conn, name: &str) -> Result<()
 
 /// Brings the tables to the newest version. Nodes that start at once wait for the first of them to have done it.
 pub(super) async fn migrate(connection: &mut Conn, name: &str) -> Result<(), StoreError> {
+    // Who is to stand still with the lock in hand keeps nobody out of tables that are as they should be.
+    if version(connection, name).await? == MIGRATIONS.len() {
+        return Ok(());
+    }
     let unavailable = unavailable("bring the tables to this version's format");
     let lock = "CONCAT('milepost.', LEFT(SHA1(DATABASE()), 40))";
     let locked = run(connection, &format!("SELECT GET_LOCK({lock}, 25)")).await.map_err(&unavailable)?.concat();
@@ -248,7 +252,8 @@ pub(super) async fn migrate(connection: &mut Conn, name: &str) -> Result<(), Sto
     migrated
 }
 
-async fn migrate_alone(connection: &mut Conn, name: &str) -> Result<(), StoreError> {
+/// How far the tables have come; 0 where there are none of ours.
+async fn version(connection: &mut Conn, name: &str) -> Result<usize, StoreError> {
     let unavailable = unavailable("bring the tables to this version's format");
     let found = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() \
                  AND table_name = 'milepost_format'";
@@ -265,9 +270,16 @@ async fn migrate_alone(connection: &mut Conn, name: &str) -> Result<(), StoreErr
             ),
         });
     }
-    if done == newest {
+    Ok(done)
+}
+
+async fn migrate_alone(connection: &mut Conn, name: &str) -> Result<(), StoreError> {
+    // Another node may have been faster.
+    let done = version(connection, name).await?;
+    if done == MIGRATIONS.len() {
         return Ok(());
     }
+    let unavailable = unavailable("bring the tables to this version's format");
     let table = format!("CREATE TABLE IF NOT EXISTS milepost_format (version INT NOT NULL PRIMARY KEY){OPTIONS}");
     run(connection, &table).await.map_err(&unavailable)?;
     for (version, statements) in (1..).zip(MIGRATIONS).skip(done) {

@@ -91,7 +91,7 @@ BEGIN
     END IF;
     IF EXISTS (
         SELECT FROM unnest(verdicts, statuses, quiets) v (verdict, status, quiet)
-        WHERE v.verdict = 0 AND v.status = 2 AND NOT v.quiet
+        WHERE v.verdict = 0 AND v.status = 2 AND NOT (v.quiet AND own IS NOT NULL)
     ) THEN
         PERFORM @.call_others(own);
     END IF;

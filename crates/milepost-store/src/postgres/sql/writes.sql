@@ -183,8 +183,10 @@ BEGIN
         array_agg(j.status) FILTER (WHERE j.moved),
         array_agg(CASE WHEN j.slot AND NOT j.active THEN -1 ELSE 0 END) FILTER (WHERE j.moved),
         array_agg(j.tenant) FILTER (WHERE j.moved), array_agg(j.updated_at) FILTER (WHERE j.moved),
-        -- Given back, or set going where it waits. Who has its message is not called for: see `idle_queue`.
-        bool_or(j.verdict = 0 AND (j.active AND j.after <> 0 OR j.holder = -2 AND j.was = 0 AND j.was_queue IS NOT NULL))
+        -- Given back, or set going where it waits. Who has its message is not called for: see `idle_queue`; unless it was
+        -- taken in by a visitor, who runs nothing.
+        bool_or(j.verdict = 0 AND (j.active AND j.after <> 0 OR j.holder = -2 AND j.was = 0 AND j.was_queue IS NOT NULL
+            OR own IS NULL AND j.status = 0 AND j.was_queue IS NULL AND @.idle_queue(j.status, j.flags) = 0))
     INTO verdicts, found_versions, found_leases, positions, plan_statuses,
         m_ords, m_nos, m_plans, m_froms, m_tos, m_slots, m_tenants, m_ats, released
     FROM (

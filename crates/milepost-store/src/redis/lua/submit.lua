@@ -43,7 +43,7 @@ local function open(no)
   write_books(books)
   sweep_books()
   -- As a task that has its message runs by preference where that came in, so does the plan that a message makes.
-  if heard then plan.look = 'quietly' end
+  if heard and me ~= '' then plan.look = 'quietly' end
   flush()
   return answer(plan, true)
 end

@@ -287,8 +287,8 @@ local function store(task, new, hold)
   end
   task.status, task.lease, task.session, task.wake, task.asked = new.status, hold.lease, hold.session, hold.wake, hold.asked
   task.version, task.paused = new.version, new.paused
-  -- The node that took its message in runs it by preference; others find it when they look next.
-  local has_its_message = task.awaits and not new.awaits
+  -- The node that took its message in runs it by preference; others find it when they look next. A visitor runs nothing.
+  local has_its_message = me ~= '' and task.awaits and not new.awaits
   task.awaits = new.awaits
   if new.status ~= before then
     count(plan, before, -1)
