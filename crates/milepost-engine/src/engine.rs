@@ -11,7 +11,7 @@ use milepost_core::id::{IdempotencyKey, PlanId, TaskId};
 use milepost_core::plan::{Plan, Recovery, Trigger};
 use milepost_core::planted::planted;
 use milepost_core::task::PlanStatus;
-use milepost_core::time::Timestamp;
+use milepost_core::time::{Millis, Timestamp};
 use milepost_store::{
     ClaimRequest, Entry, LEASE, PlanQuery, PlanRow, RequestKey, Resubmit, Start, Store, StoreError, StoredTask,
     Submission, Submitted,
@@ -38,6 +38,7 @@ use crate::workflow::FlowRunner;
 
 /// On a store that others change as well, whoever waits for a plan looks this often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+const PARK_AFTER: Millis = Millis::from_secs(30);
 
 /// How a node works.
 #[derive(Debug, Clone)]
@@ -56,6 +57,8 @@ pub struct Options {
     /// How often it looks for what no word was heard of, on a store that it shares: a write may arrive after whoever sent
     /// it has given up, and whoever cancelled a plan may have died before it came to all of its tasks.
     pub sweep: Duration,
+    /// A wait longer than this gives the lease of its task back; the store keeps the time.
+    pub park_after: Millis,
     pub on_store_loss: OnStoreLoss,
     /// Who decides, when all nodes were gone, about plans that do not say.
     pub recovery: Recovery,
@@ -77,6 +80,7 @@ impl Options {
             heartbeat,
             lease: LEASE.as_duration(),
             sweep: Duration::from_secs(60),
+            park_after: PARK_AFTER,
             on_store_loss: OnStoreLoss::default(),
             recovery: Recovery::default(),
             clock: Clock::system(),
@@ -349,6 +353,10 @@ impl Inner {
 
     pub(crate) fn boot_id(&self) -> &str {
         &self.options.boot_id
+    }
+
+    pub(crate) fn park_after(&self) -> Millis {
+        self.options.park_after
     }
 
     pub(crate) fn lease(&self) -> Duration {

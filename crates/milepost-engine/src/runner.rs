@@ -30,8 +30,6 @@ use crate::nodes::CutOff;
 use crate::report::{AttemptReport, Told};
 use crate::verbs::VerbError;
 
-/// A wait longer than this gives the lease back; the store keeps the time.
-pub(crate) const PARK_AFTER: Millis = Millis::from_secs(30);
 /// With a file here it is cheaper to wait than to fetch it again, wherever the task goes on.
 const PARK_WITH_FILE_AFTER: Millis = Millis::from_secs(10 * 60);
 /// A retry's start is written together with its outcome when that comes this soon, and by itself when it does not.
@@ -384,7 +382,7 @@ impl Runner {
 
     fn park_after(&self) -> Millis {
         let has_file = self.file.as_ref().is_some_and(|file| file.here().is_some());
-        if has_file { PARK_WITH_FILE_AFTER } else { PARK_AFTER }
+        if has_file { PARK_WITH_FILE_AFTER } else { self.inner.park_after() }
     }
 
     /// Writes what is unwritten, while the running attempts go on.

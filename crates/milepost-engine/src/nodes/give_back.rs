@@ -36,7 +36,8 @@ impl Inner {
             Err(error @ StoreError::Unavailable { .. }) => return Err(error),
             Ok(None) | Err(_) => return Ok(()),
         };
-        if stored.epoch != epoch || stored.orphaned || !stored.task.status().is_active() {
+        // That it is an orphan by now is no reason to leave it: with its next beat this node may be forgiven, and have it.
+        if stored.epoch != epoch || !stored.task.status().is_active() {
             return Ok(());
         }
         let reason = "its node lost its lease, or could not write what it did".to_owned();

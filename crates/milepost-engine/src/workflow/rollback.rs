@@ -7,7 +7,7 @@ use milepost_core::task::{Answer, Command, StageEnded, StageResult};
 use milepost_core::time::Timestamp;
 use milepost_store::{LeaseChange, Wake};
 
-use crate::runner::{PARK_AFTER, sleep_until};
+use crate::runner::sleep_until;
 
 use super::operation::limited;
 use super::runner::{FlowRunner, Over};
@@ -67,7 +67,7 @@ impl FlowRunner {
     }
 
     async fn wait_to_undo(&mut self, due: Option<Timestamp>) -> Result<(), Over> {
-        if let Some(due) = due.filter(|due| due.since(self.now()) > PARK_AFTER) {
+        if let Some(due) = due.filter(|due| due.since(self.now()) > self.inner.park_after()) {
             return self.write(LeaseChange::Release(Wake::At(due))).await;
         }
         let clock = &self.inner.clock;

@@ -10,7 +10,7 @@ use milepost_store::{LeaseChange, Note, Wake};
 use serde_json::Value;
 
 use crate::feed::FeedItem;
-use crate::runner::{Order, PARK_AFTER, WRITE_START_AFTER, sleep_until, sleep_until_past};
+use crate::runner::{Order, WRITE_START_AFTER, sleep_until, sleep_until_past};
 use crate::verbs::VerbError;
 
 use super::child::open_children;
@@ -106,14 +106,17 @@ impl FlowRunner {
             StepKind::Signal { .. } | StepKind::Child { .. } => true,
             StepKind::Stage | StepKind::Sleep { .. } => false,
         });
-        let far = due.is_none_or(|due| due.since(self.now()) > PARK_AFTER);
-        if far && !may_be_told { since } else { since + PARK_AFTER }
+        let park_after = self.inner.park_after();
+        let far = due.is_none_or(|due| due.since(self.now()) > park_after);
+        if far && !may_be_told { since } else { since + park_after }
     }
 
     /// Gives the lease back until something is due, or somebody says something.
     async fn park(&mut self) -> Result<(), Over> {
         let limits = [self.task().next_due(), self.task().deadline()];
-        let again = (!open_children(self.task()).is_empty()).then(|| self.now() + CHILDREN_AGAIN);
+        // A node that stops may not have come to submit them: whoever is next looks at once.
+        let again_in = if self.stopping { Millis::ZERO } else { CHILDREN_AGAIN };
+        let again = (!open_children(self.task()).is_empty()).then(|| self.now() + again_in);
         let at = limits.into_iter().flatten().chain(again).min().unwrap_or_else(|| self.now() + FAR);
         self.write(LeaseChange::Release(Wake::At(at))).await
     }

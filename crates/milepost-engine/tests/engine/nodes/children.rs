@@ -32,6 +32,32 @@ async fn a_parent_learns_at_once_that_its_child_has_ended_on_another_node() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_child_that_its_node_did_not_come_to_submit_before_it_stopped_is_submitted_by_the_next_at_once() {
+    let cluster = Cluster::new();
+    let child = flow("child", |_, input| async move { Ok(input) });
+    let child_too = child.clone();
+    let parent = flow("parent", move |ctx, input| {
+        let child = child_too.clone();
+        async move { ctx.child("half", || child, input).await }
+    });
+    let one = cluster.node("one", &parent.registry());
+    one.line.commits_take(Duration::from_secs(2));
+    one.node.begin(&parent, "p", json!(21)).await;
+    one.node.until("p", |task| task.status() == TaskStatus::Running).await;
+    // The step of the child is on its way to the store.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    one.node.stop().await;
+    let log = one.node.log("p").await;
+    assert!(log.iter().any(|event| event.starts_with("STAGE_STARTED half")), "{log:?}");
+    let began = tokio::time::Instant::now();
+    let two = cluster.node("two", &parent.registry());
+    let _three = cluster.node("three", &child.registry());
+    assert_eq!(two.node.outcome("p").await.unwrap(), json!(21));
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(60), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cancelled_parent_cancels_its_child_on_another_node() {
     let cluster = Cluster::new();
     let child = flow("child", |ctx, _| async move {

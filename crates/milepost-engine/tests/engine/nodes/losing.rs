@@ -108,6 +108,21 @@ async fn a_node_that_did_not_run_for_longer_than_its_lease_ends_its_attempts_bef
     assert_eq!(one.node.count("a", "STAGE_COMPLETED s 1").await, 1);
 }
 
+/// Servers judge a lease by their clock whenever a task is read, and the node's own beat is what it is forgiven by.
+#[tokio::test(start_paused = true)]
+async fn what_a_node_let_go_of_before_it_was_forgiven_is_given_back_too() {
+    let (cluster, gate, journal) = (Cluster::new(), Gate::shut(), Journal::default());
+    let one = cluster.node("one", &registry(&gate, &journal));
+    one.node.submit(TWO_STAGES).await;
+    gate.inside(2).await;
+    one.line.beats_take(Duration::from_secs(5));
+    one.line.looks_gone_until_it_beats();
+    tokio::time::advance(Duration::from_secs(60)).await;
+    gate.came(4).await;
+    gate.open();
+    assert_eq!(one.node.ended("p").await.status, PlanStatus::Completed);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_node_whose_name_another_process_has_taken_stops_and_says_why() {
     let (cluster, gate, journal) = (Cluster::new(), Gate::shut(), Journal::default());

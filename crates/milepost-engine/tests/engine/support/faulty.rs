@@ -40,6 +40,9 @@ pub(crate) struct Faulty {
     answers: Mutex<Answers>,
     damaged: Mutex<Option<TaskId>>,
     tenants_are_free: Mutex<bool>,
+    /// Tasks look as if their node were gone, until it beats.
+    looks_gone: Mutex<bool>,
+    beats_take: Mutex<Duration>,
     /// How long commits and claims take.
     slowness: Mutex<(Duration, Duration)>,
     /// How many more commits are made before another node has every task.
@@ -56,6 +59,8 @@ impl Faulty {
             answers: Mutex::default(),
             damaged: Mutex::default(),
             tenants_are_free: Mutex::default(),
+            looks_gone: Mutex::default(),
+            beats_take: Mutex::default(),
             slowness: Mutex::default(),
             commits_left: Mutex::default(),
             refused: Notify::new(),
@@ -94,6 +99,11 @@ impl Faulty {
         *self.tenants_are_free.lock().unwrap() = true;
     }
 
+    /// Until the next beat, whoever reads a task finds that its lease has run out, as nobody has judged yet.
+    pub(crate) fn looks_gone_until_it_beats(&self) {
+        *self.looks_gone.lock().unwrap() = true;
+    }
+
     /// So many commits are made; the node that makes them hears no more of the store after that.
     pub(crate) fn dies_after(&self, commits: usize) {
         *self.commits_left.lock().unwrap() = Some(commits);
@@ -102,6 +112,10 @@ impl Faulty {
     /// Every commit and every submission takes this long from now on.
     pub(crate) fn commits_take(&self, time: Duration) {
         self.slowness.lock().unwrap().0 = time;
+    }
+
+    pub(crate) fn beats_take(&self, time: Duration) {
+        *self.beats_take.lock().unwrap() = time;
     }
 
     pub(crate) fn claims_take(&self, time: Duration) {
@@ -215,6 +229,9 @@ impl Store for Faulty {
         if self.now() == Answers::Fences {
             stored.iter_mut().for_each(|stored| stored.epoch += 1);
         }
+        if *self.looks_gone.lock().unwrap() {
+            stored.iter_mut().for_each(|stored| stored.orphaned = stored.epoch > 0);
+        }
         Ok(stored)
     }
 
@@ -284,7 +301,11 @@ impl Store for Faulty {
 
     async fn beat(&self, beat: Beat) -> Result<Beaten, StoreError> {
         self.reaches("beat").await?;
-        self.store.beat(beat).await
+        let slowness = *self.beats_take.lock().unwrap();
+        tokio::time::sleep(slowness).await;
+        let beaten = self.store.beat(beat).await;
+        *self.looks_gone.lock().unwrap() = false;
+        beaten
     }
 
     async fn leave(&self) -> Result<(), StoreError> {
