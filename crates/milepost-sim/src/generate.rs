@@ -61,7 +61,7 @@ impl Schedule {
             steps.push(Step { at_ms: dice.below(horizon), act });
         }
         steps.sort_by_key(|step| step.at_ms);
-        Self { seed, lease_ms: LEASE_MS, nodes, network, plans, steps }
+        Self { seed, lease_ms: LEASE_MS, pace: 1, nodes, network, plans, steps }
     }
 }
 

@@ -3,11 +3,15 @@
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use milepost_engine::Spawner;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+
+/// How soon it is noticed in real time that a process has thawed.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Whether a process runs.
 #[derive(Debug)]
@@ -36,7 +40,7 @@ impl Life {
         Spawner::new(move |future| life.spawn(future))
     }
 
-    fn spawn(self: &Arc<Self>, future: BoxFuture<'static, ()>) {
+    pub(crate) fn spawn(self: &Arc<Self>, future: BoxFuture<'static, ()>) {
         let handle = tokio::spawn(Lived { life: self.clone(), future }).abort_handle();
         let mut state = self.state();
         if state.dead {
@@ -75,6 +79,13 @@ impl Life {
     pub(crate) fn runs(&self) -> bool {
         let state = self.state();
         !state.dead && !state.frozen
+    }
+
+    /// Resolves when it does not stand still any more. Only for processes in real time.
+    pub(crate) async fn thawed(&self) {
+        while self.state().frozen {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     /// Resolves when it has been killed.

@@ -25,18 +25,21 @@ const DEAF_FOR: Duration = Duration::from_secs(12);
 pub(crate) struct Outside {
     pub(crate) shared: Arc<Shared>,
     pub(crate) process: usize,
+    /// How much faster everything goes than it is written here.
+    pace: u32,
     /// How often each stage was executed, by whomever.
     executed: Arc<Mutex<BTreeMap<(TaskId, String), u64>>>,
 }
 
 impl Outside {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, process: 0, executed: Arc::default() }
+    pub(crate) fn new(shared: Arc<Shared>, pace: u32) -> Self {
+        Self { shared, process: 0, pace, executed: Arc::default() }
     }
 
     /// The same world, reached by another process.
     pub(crate) fn from(&self, process: usize) -> Arc<Self> {
-        Arc::new(Self { shared: self.shared.clone(), process, executed: self.executed.clone() })
+        let (shared, executed) = (self.shared.clone(), self.executed.clone());
+        Arc::new(Self { shared, process, pace: self.pace, executed })
     }
 
     fn execution(&self, task: &TaskId, stage: &str) -> u64 {
@@ -71,7 +74,7 @@ impl Outside {
             }
             Some("fatal") => Err(Failure::fatal(ErrorType::Business, "it failed for good")),
             Some("hangs") if fails => {
-                tokio::time::sleep(HANGS_FOR).await;
+                tokio::time::sleep(HANGS_FOR / self.pace).await;
                 Ok(json!(execution))
             }
             _ => {
@@ -105,8 +108,8 @@ impl StageKind for Work {
             fence: call.fence,
             key: call.idempotency_key(),
         };
-        outside.shared.attempt_starts(&start);
-        let _running = Running { outside: outside.clone(), start };
+        let running = Running { outside: outside.clone(), start };
+        outside.shared.attempt_starts(&running.start).await;
         call.reporter.progress(Progress { done: 1, total: 2 });
         let wait = Duration::from_millis(call.with["ms"].as_u64().unwrap_or_default());
         let fails = u64::from(call.attempt) <= call.with["times"].as_u64().unwrap_or_default();
@@ -122,12 +125,12 @@ impl StageKind for Work {
                 tokio::select! {
                     biased;
                     () = call.cancel.cancelled() => {}
-                    () = tokio::time::sleep(HANGS_FOR) => {}
+                    () = tokio::time::sleep(HANGS_FOR / outside.pace) => {}
                 }
                 done(execution)
             }
             Some("deaf") => {
-                tokio::time::sleep(DEAF_FOR).await;
+                tokio::time::sleep(DEAF_FOR / outside.pace).await;
                 done(execution)
             }
             Some("slow") => {

@@ -3,6 +3,7 @@
 use milepost_core::planted::plant;
 
 use crate::schedule::Schedule;
+use crate::server::Server;
 use crate::trace::Trace;
 
 /// Each is switched on by its name, in the code that it is about.
@@ -49,12 +50,28 @@ pub struct Found {
     pub violation: String,
 }
 
+/// Who judges, and where.
+#[derive(Debug, Clone, Copy)]
+pub enum Judge<'a> {
+    /// By everything there is to know.
+    All,
+    /// As on servers, where there is only the log.
+    Log,
+    /// On a server. What a bug is planted in has to be of the engine.
+    On(&'a Server),
+}
+
 /// Plays schedules with this bug in the code until a rule is broken; none if that takes too many.
-pub fn find(bug: &'static str, most: u64) -> Option<Found> {
+pub fn find(bug: &'static str, most: u64, judge: Judge<'_>) -> Option<Found> {
     plant(bug);
     let found = (1..=most).find_map(|seed| {
-        let violation = Schedule::generate(seed).play(Trace::default()).violation?;
-        Some(Found { schedules: seed, violation })
+        let schedule = Schedule::generate(seed);
+        let report = match judge {
+            Judge::All => schedule.play(Trace::default()),
+            Judge::Log => schedule.play_by_log(Trace::default()),
+            Judge::On(server) => schedule.play_on(server, Trace::default()),
+        };
+        Some(Found { schedules: seed, violation: report.violation? })
     });
     plant("");
     found

@@ -13,6 +13,8 @@ use milepost_engine::{OnStoreLoss, Verb};
 pub struct Schedule {
     pub seed: u64,
     pub lease_ms: u64,
+    /// How much faster it is played than it was made, for what is not written in it.
+    pub pace: u32,
     pub nodes: Vec<NodeSetup>,
     pub network: Network,
     pub plans: Vec<Arc<Plan>>,

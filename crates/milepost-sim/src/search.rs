@@ -6,13 +6,18 @@ use std::time::{Duration, Instant};
 
 use crate::outside::TOLD_TO;
 use crate::schedule::Schedule;
+use crate::server::Server;
 use crate::trace::Trace;
+use crate::world::PACE;
 
 /// Which schedules to play.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Search {
+    /// Where, if not in a simulated world.
+    pub server: Option<Server>,
     pub from: u64,
     pub count: u64,
+    /// So many at once.
     pub threads: u64,
     /// Ends after so many failures.
     pub failures: usize,
@@ -25,12 +30,22 @@ pub struct Summary {
     /// Time that passed in all of them together.
     pub simulated: Duration,
     pub took: Duration,
-    /// Seeds, and the rules that they break.
-    pub failures: Vec<(u64, String)>,
+    pub failures: Vec<Failure>,
+}
+
+/// A schedule that broke a rule.
+#[derive(Debug)]
+pub struct Failure {
+    pub seed: u64,
+    pub violation: String,
+    /// What to type to see it again.
+    pub replay: String,
+    /// Of what happens on a server there is no second time.
+    pub trace: Trace,
 }
 
 impl Search {
-    pub fn run(self) -> Summary {
+    pub fn run(&self) -> Summary {
         quiet_panics();
         let begun = Instant::now();
         let (next, enough) = (AtomicU64::new(self.from), AtomicBool::new(false));
@@ -44,12 +59,16 @@ impl Search {
                         if seed >= self.from + self.count {
                             return;
                         }
-                        let report = Schedule::generate(seed).play(Trace::default());
+                        let schedule = Schedule::generate(seed);
+                        let report = match &self.server {
+                            None => schedule.play(Trace::default()),
+                            Some(server) => schedule.play_on(server, Trace::on()),
+                        };
                         commits.fetch_add(report.commits, Ordering::Relaxed);
                         simulated.fetch_add(report.simulated.as_secs(), Ordering::Relaxed);
                         if let Some(violation) = report.violation {
                             let mut failures = failures.lock().expect("nobody panics with it");
-                            failures.push((seed, violation));
+                            failures.push(Failure { seed, violation, replay: self.replay(seed), trace: report.trace });
                             enough.store(failures.len() >= self.failures, Ordering::Relaxed);
                         }
                     }
@@ -66,11 +85,22 @@ impl Search {
     }
 }
 
+impl Search {
+    fn replay(&self, seed: u64) -> String {
+        match &self.server {
+            None => format!("cargo run -p milepost-sim -- replay {seed} --shortest"),
+            Some(server) => format!("cargo run -p milepost-sim -- replay {seed} --on \"{server}\""),
+        }
+    }
+}
+
 impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (seed, violation) in &self.failures {
-            writeln!(f, "seed {seed}: {violation}")?;
-            writeln!(f, "  cargo run -p milepost-sim -- replay {seed} --shortest")?;
+        for Failure { seed, violation, replay, trace } in &self.failures {
+            if trace.is_on() {
+                writeln!(f, "{}\n{}", Schedule::generate(*seed).faster(PACE), trace.text())?;
+            }
+            writeln!(f, "seed {seed}: {violation}\n  {replay}")?;
         }
         let (seconds, days) = (self.took.as_secs_f64(), self.simulated.as_secs() / 86_400);
         write!(

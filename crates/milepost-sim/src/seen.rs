@@ -15,8 +15,8 @@ pub(crate) struct Seen {
     pub(crate) task: Task,
     /// Stages that were completed or skipped, and not undone or reset since; in that order.
     done: Vec<StageName>,
-    /// When a retry may start, by the times in the log.
-    due: BTreeMap<(StageName, bool), Timestamp>,
+    /// Which retry may start when, by the times in the log.
+    due: BTreeMap<(StageName, bool), (u32, Timestamp)>,
     /// It was claimed, and has not ended or paused since.
     pub(crate) taken: bool,
     pub(crate) messages: u64,
@@ -69,8 +69,15 @@ impl Seen {
         Ok(())
     }
 
-    /// Whether an attempt may begin outside, at this instant at the latest.
-    pub(crate) fn may_start(&mut self, start: &Start, stored: &StoredTask, latest_ms: i64) -> Result<(), String> {
+    /// Whether an attempt may begin outside, at this instant at the latest. Unless it `stands_still` the task may have
+    /// moved on since the attempt began, and is only asked whether it has heard of it.
+    pub(crate) fn may_start(
+        &mut self,
+        start: &Start,
+        stored: &StoredTask,
+        latest_ms: i64,
+        stands_still: bool,
+    ) -> Result<(), String> {
         let Start { task: id, stage, attempt, rollback, key, .. } = start;
         if !rollback {
             let known = self.keys.entry(stage.clone()).or_insert_with(|| key.clone());
@@ -81,11 +88,18 @@ impl Seen {
         if !rollback && self.done.contains(stage) {
             return Err(format!("{id}: stage {stage} runs again though its completion is recorded (1)"));
         }
-        if let Some(due) = self.due.get(&(stage.clone(), *rollback))
+        if let Some((due_attempt, due)) = self.due.get(&(stage.clone(), *rollback))
+            && attempt >= due_attempt
             && latest_ms < due.as_millis()
         {
             let early = due.as_millis() - latest_ms;
             return Err(format!("{id}: {stage} {attempt} starts {early} ms before it is due at {due} (7)"));
+        }
+        if !stands_still {
+            return match self.is_announced(start) {
+                true => Ok(()),
+                false => Err(format!("{id}: {stage} {attempt} starts though the store knows nothing of it")),
+            };
         }
         if let Some(index) = stored.task.stage_index(stage)
             && !rollback
@@ -106,6 +120,17 @@ impl Seen {
             }
         }
         Ok(())
+    }
+
+    /// Its log says that this attempt starts, or when it may.
+    fn is_announced(&self, start: &Start) -> bool {
+        self.records.iter().rev().any(|record| match record.event() {
+            Event::StageStarted { stage, attempt, rollback, .. }
+            | Event::RetryScheduled { stage, attempt, rollback, .. } => {
+                (stage, *attempt, *rollback) == (&start.stage, start.attempt, start.rollback)
+            }
+            _ => false,
+        })
     }
 
     /// An update may have changed what was asked for; the log is then read again with that in mind.
@@ -131,7 +156,7 @@ impl Seen {
                 }
             }
             Event::StageStarted { stage, attempt, rollback, .. } => {
-                if let Some(due) = self.due.remove(&(stage.clone(), *rollback))
+                if let Some((_, due)) = self.due.remove(&(stage.clone(), *rollback))
                     && at < due
                 {
                     return Err(format!("{id}: {stage} is started at {at}, before it is due at {due} (7)"));
@@ -141,7 +166,7 @@ impl Seen {
                 }
             }
             Event::RetryScheduled { stage, attempt, delay, rollback, .. } => {
-                self.due.insert((stage.clone(), *rollback), at + *delay);
+                self.due.insert((stage.clone(), *rollback), (*attempt, at + *delay));
                 if let Some(index) = self.task.stage_index(stage) {
                     let policy = &self.task.stage(index).0.retry;
                     let wanted = policy.delay(self.task.spec().seed, stage, attempt - 1);

@@ -1,10 +1,10 @@
 //! What all parts of a simulated world have in common: the truth, the time, the network's state, and what was found.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use milepost_core::time::Timestamp;
-use milepost_store::memory::MemoryStore;
+use milepost_store::Store;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -18,11 +18,24 @@ pub(crate) const DAWN: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
 pub(crate) struct Shared {
     /// The store as it is, past the network.
-    pub(crate) truth: MemoryStore,
+    pub(crate) truth: Arc<dyn Store>,
+    /// The store does not stand still while it is looked at, so that all is judged by its log.
+    pub(crate) by_log: bool,
+    /// One looks at a time.
+    pub(crate) looking: tokio::sync::Mutex<()>,
+    dawn: Timestamp,
     started: Instant,
     state: Mutex<State>,
     /// There is no point in going on.
     over: Notify,
+}
+
+/// The store that everything is judged by.
+pub(crate) struct Truth {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) by_log: bool,
+    /// What time it is by its clock.
+    pub(crate) dawn: Timestamp,
 }
 
 pub(crate) struct State {
@@ -65,9 +78,11 @@ impl Weather {
 }
 
 impl Shared {
-    pub(crate) fn new(truth: MemoryStore, watch: Watch, weather: Weather, trace: Trace) -> Self {
-        let state = State { watch, weather, trace, violation: None };
-        Self { truth, started: Instant::now(), state: Mutex::new(state), over: Notify::new() }
+    pub(crate) fn new(truth: Truth, watch: Watch, weather: Weather, trace: Trace) -> Self {
+        let Truth { store: truth, by_log, dawn } = truth;
+        let state = Mutex::new(State { watch, weather, trace, violation: None });
+        let (looking, started, over) = (tokio::sync::Mutex::default(), Instant::now(), Notify::new());
+        Self { truth, by_log, looking, dawn, started, state, over }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -80,7 +95,7 @@ impl Shared {
 
     /// The true time, which is the store's.
     pub(crate) fn now(&self) -> Timestamp {
-        Timestamp::from_millis(DAWN.as_millis() + self.elapsed().as_millis() as i64)
+        Timestamp::from_millis(self.dawn.as_millis() + self.elapsed().as_millis() as i64)
     }
 
     pub(crate) fn instant(&self, at_ms: u64) -> Instant {

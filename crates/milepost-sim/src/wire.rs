@@ -1,6 +1,7 @@
 //! One process's way to the store: a network that loses, delays and repeats.
 //!
-//! A call that was sent is on its own: it may arrive although its caller has given up, or is dead.
+//! A call that was sent is on its own: it may arrive although its caller has given up, or is dead. On the way to a real
+//! server the misfortunes are those of its proxy, and here it is only listened to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,6 @@ use futures::future::BoxFuture;
 use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
 use milepost_core::time::Timestamp;
-use milepost_store::memory::MemoryStore;
 use milepost_store::{
     Beat, Beaten, Book, BookChange, ChangeQuery, Changes, ClaimRequest, Claimed, ClockReading, Commit, Committed,
     Entry, EntryQuery, EventQuery, Letter, LockRow, LogChunk, LogQuery, MovedPlan, NodeRow, Note, Page, PlanChange,
@@ -28,11 +28,13 @@ use crate::trace::words;
 const PATIENCE: Duration = Duration::from_secs(8);
 
 pub(crate) struct Wire {
-    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) shared: Arc<Shared>,
     /// None for a process that only looks and asks.
     pub(crate) node: Option<usize>,
     pub(crate) process: usize,
+    /// It leads through a proxy, whose misfortunes are enough.
+    pub(crate) is_proxied: bool,
 }
 
 impl std::fmt::Debug for Wire {
@@ -43,7 +45,7 @@ impl std::fmt::Debug for Wire {
 
 type Answer<T> = Result<T, StoreError>;
 /// A call as it arrives; it may arrive more than once.
-type Arrives<T> = Arc<dyn Fn(Arc<MemoryStore>) -> BoxFuture<'static, Answer<T>> + Send + Sync>;
+type Arrives<T> = Arc<dyn Fn(Arc<dyn Store>) -> BoxFuture<'static, Answer<T>> + Send + Sync>;
 
 /// Which of its misfortunes a call can meet.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,6 +69,9 @@ struct Fate {
 
 impl Wire {
     fn fate(&self, kind: Kind) -> Option<Fate> {
+        if self.is_proxied {
+            return None;
+        }
         let mut state = self.shared.state();
         let weather = &mut state.weather;
         let (network, slow) = (weather.network, weather.slowness());
@@ -136,7 +141,7 @@ impl Wire {
     async fn read<T: Send + 'static>(
         &self,
         operation: &'static str,
-        arrives: impl Fn(Arc<MemoryStore>) -> BoxFuture<'static, Answer<T>> + Send + Sync + 'static,
+        arrives: impl Fn(Arc<dyn Store>) -> BoxFuture<'static, Answer<T>> + Send + Sync + 'static,
     ) -> Answer<T> {
         self.call(operation, Kind::Read, Arc::new(arrives)).await
     }
@@ -145,10 +150,10 @@ impl Wire {
     async fn write<T: Send + 'static>(
         &self,
         operation: &'static str,
-        arrives: impl Fn(Arc<MemoryStore>) -> BoxFuture<'static, Answer<T>> + Send + Sync + 'static,
+        arrives: impl Fn(Arc<dyn Store>) -> BoxFuture<'static, Answer<T>> + Send + Sync + 'static,
     ) -> Answer<T> {
         let (shared, who) = (self.shared.clone(), self.who());
-        let looked_at = move |store: Arc<MemoryStore>| {
+        let looked_at = move |store: Arc<dyn Store>| {
             let (work, shared, who) = (arrives(store), shared.clone(), who.clone());
             async move {
                 let answer = work.await;
@@ -156,7 +161,9 @@ impl Wire {
                     Ok(_) => operation.to_owned(),
                     Err(error) => format!("{operation}: {error}"),
                 });
-                shared.look();
+                if !shared.by_log {
+                    shared.look().await;
+                }
                 answer
             }
             .boxed()
@@ -180,9 +187,9 @@ impl Store for Wire {
         self.write("submit", move |store| {
             let (submission, shared) = (submission.clone(), shared.clone());
             async move {
-                let held = shared.held();
+                let held = shared.held().await;
                 let submitted = store.submit(submission).await;
-                shared.forget_removed(&held);
+                shared.forget_removed(&held).await;
                 submitted
             }
             .boxed()
@@ -192,7 +199,7 @@ impl Store for Wire {
 
     async fn claim(&self, request: ClaimRequest) -> Answer<Claimed> {
         let (shared, process) = (self.shared.clone(), self.process);
-        let arrives = move |store: Arc<MemoryStore>| {
+        let arrives = move |store: Arc<dyn Store>| {
             let (request, shared) = (request.clone(), shared.clone());
             async move {
                 let claimed = store.claim(request).await;
@@ -208,7 +215,7 @@ impl Store for Wire {
                         };
                         shared.say(&format!("#{process}"), what);
                     }
-                    shared.claimed(process, claimed);
+                    shared.claimed(process, claimed).await;
                 }
                 claimed
             }
@@ -219,18 +226,20 @@ impl Store for Wire {
 
     async fn commit(&self, commit: Commit) -> Answer<Committed> {
         let (shared, process) = (self.shared.clone(), self.process);
-        let arrives = move |store: Arc<MemoryStore>| {
+        let arrives = move |store: Arc<dyn Store>| {
             let (commit, shared) = (commit.clone(), shared.clone());
             async move {
                 let (id, holder, events) = (commit.key.id.clone(), commit.holder, commit.events.clone());
-                let orphan = shared.is_orphan(&id, holder);
+                // One without events only gives the lease back, on whatever version that is.
+                let on = (!events.is_empty()).then_some(commit.expected);
+                let orphan = shared.is_orphan(&id, holder).await;
                 let committed = store.commit(commit).await;
                 shared.say(&format!("#{process}"), || match &committed {
                     Ok(_) => format!("commits {id} ({holder:?}): {}", words(&events)),
                     Err(error) => format!("commits {id}: {}: {error}", words(&events)),
                 });
                 if committed.is_ok() {
-                    shared.committed(process, &id, holder, orphan);
+                    shared.committed(process, &id, holder, on, orphan).await;
                 }
                 committed
             }
@@ -411,7 +420,9 @@ impl Store for Wire {
         self.store.called().await;
         // Nobody is called through a wire that is cut.
         let closed = self.shared.state().weather.closed_until(self.node);
-        if let Some(until) = closed {
+        if let Some(until) = closed
+            && !self.is_proxied
+        {
             tokio::time::sleep_until(until).await;
         }
     }

@@ -1,8 +1,10 @@
 //! A world in which one schedule is played: nodes, a store, a network, and people who ask for things.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, UNIX_EPOCH};
+
+use futures::FutureExt;
 
 use milepost_core::id::{IdempotencyKey, StageName, TaskId};
 use milepost_core::message::Arrival;
@@ -10,7 +12,7 @@ use milepost_core::task::By;
 use milepost_core::time::{Millis, Timestamp};
 use milepost_engine::{Clock, Engine, Ids, Options, Received, Registry, Target, Verb, VerbError};
 use milepost_store::memory::MemoryStore;
-use milepost_store::{Membership, Resubmit, Start, Store, StoreError};
+use milepost_store::{BoxError, Membership, Resubmit, Start, Store, StoreError};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -18,8 +20,10 @@ use crate::dice::Dice;
 use crate::flows::Program;
 use crate::life::Life;
 use crate::outside::{Outside, Work};
-use crate::schedule::{Act, Aim, Network, Schedule, Step, Via};
-use crate::shared::{DAWN, Shared, Weather};
+use crate::proxy::Proxy;
+use crate::schedule::{Act, Aim, Network, NodeSetup, Schedule, Step, Via};
+use crate::server::{Place, Server};
+use crate::shared::{DAWN, Shared, Truth, Weather};
 use crate::trace::Trace;
 use crate::watch::Watch;
 use crate::wire::Wire;
@@ -38,24 +42,89 @@ pub struct Report {
 impl Schedule {
     /// Plays the schedule to its end, on a virtual clock and in this thread alone.
     pub fn play(&self, trace: Trace) -> Report {
+        self.simulate(false, trace)
+    }
+
+    /// The same with the judge of schedules on servers, who only has the log.
+    #[cfg(feature = "planted")]
+    pub fn play_by_log(&self, trace: Trace) -> Report {
+        self.simulate(true, trace)
+    }
+
+    fn simulate(&self, by_log: bool, trace: Trace) -> Report {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         let runtime = runtime.expect("a runtime on a paused clock needs nothing of the system");
-        runtime.block_on(async { World::new(self, trace).play().await })
+        runtime.block_on(async { World::simulated(self, by_log, trace).play().await })
+    }
+
+    /// Plays it on a server, in real time and so many times faster, with nodes that reach the server through proxies.
+    pub fn play_on(&self, server: &Server, trace: Trace) -> Report {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        runtime.block_on(async {
+            match self.faster(PACE).play_in_place(server, trace).await {
+                Ok(report) => report,
+                Err(error) => {
+                    let violation = Some(format!("the server cannot be used: {error}"));
+                    Report { violation, trace: Trace::default(), commits: 0, simulated: Duration::ZERO }
+                }
+            }
+        })
+    }
+
+    async fn play_in_place(&self, server: &Server, trace: Trace) -> Result<Report, BoxError> {
+        let place = server.place().await?;
+        let report = World::on_server(self, place.clone(), trace).await?.play().await;
+        // What the nodes had open may still be closing.
+        for _ in 0..20 {
+            if place.remove().await.is_ok() {
+                return Ok(report);
+            }
+            tokio::time::sleep(OPEN_AGAIN).await;
+        }
+        place.remove().await?;
+        Ok(report)
     }
 }
+
+/// Whoever has no answer asks again so soon.
+const ASKS_AGAIN: Duration = Duration::from_secs(1);
+/// A node that stops in good order is given so long.
+const STOPS_WITHIN: Duration = Duration::from_secs(20);
+/// Whoever waits longer gives the lease of its task back.
+const PARK_AFTER: Millis = Millis::from_secs(30);
+/// How often nodes look for what no word was heard of.
+const SWEEP: Duration = Duration::from_secs(60);
+/// How long a message lasts that expires.
+const EXPIRES_AFTER: Duration = Duration::from_secs(5);
+/// How much faster schedules are played on servers.
+pub const PACE: u32 = 10;
+/// How often the log on a server is looked at, besides when something has to be known.
+const LOOK_EVERY: Duration = Duration::from_millis(150);
+/// Whoever cannot open the store tries again.
+const OPEN_AGAIN: Duration = Duration::from_millis(200);
+/// On a busy machine everything takes a while.
+const REAL_CLOCK_ERROR_MS: u64 = 1_000;
 
 /// One process of a node; what a schedule calls a node is one process after another.
 pub(crate) struct Process {
     pub(crate) number: usize,
     pub(crate) life: Arc<Life>,
-    pub(crate) engine: Engine,
+    /// Once it has opened the store.
+    engine: Arc<OnceLock<Engine>>,
     skew_ms: i64,
+}
+
+/// Where the store is.
+enum Ground {
+    Simulated(MemoryStore),
+    Server(Place),
 }
 
 pub(crate) struct World<'a> {
     schedule: &'a Schedule,
     pub(crate) shared: Arc<Shared>,
-    root: MemoryStore,
+    ground: Ground,
     outside: Outside,
     /// By node.
     processes: Vec<Process>,
@@ -80,8 +149,23 @@ enum Later {
 }
 
 impl<'a> World<'a> {
-    fn new(schedule: &'a Schedule, trace: Trace) -> Self {
+    fn simulated(schedule: &'a Schedule, by_log: bool, trace: Trace) -> Self {
         let root = MemoryStore::beginning_at(DAWN);
+        let truth = Truth { store: Arc::new(root.join(Membership::visitor())), by_log, dawn: DAWN };
+        let visitor = Arc::new(root.join(Membership::visitor()));
+        Self::new(schedule, Ground::Simulated(root), truth, visitor, trace)
+    }
+
+    async fn on_server(schedule: &'a Schedule, place: Place, trace: Trace) -> Result<Self, BoxError> {
+        let visitor = place.open(Membership::visitor()).await?;
+        let store = place.open(Membership::visitor()).await?;
+        // The server is on this machine, and so has its clock.
+        let dawn = Timestamp::from_millis(UNIX_EPOCH.elapsed()?.as_millis() as i64);
+        let truth = Truth { store, by_log: true, dawn };
+        Ok(Self::new(schedule, Ground::Server(place), truth, visitor, trace))
+    }
+
+    fn new(schedule: &'a Schedule, ground: Ground, truth: Truth, visitor: Arc<dyn Store>, trace: Trace) -> Self {
         let weather = Weather {
             dice: Dice::new(schedule.seed, 2),
             network: schedule.network,
@@ -89,14 +173,15 @@ impl<'a> World<'a> {
             slow: None,
             cut_until: vec![None; schedule.nodes.len()],
         };
-        let shared = Arc::new(Shared::new(root.join(Membership::visitor()), Watch::default(), weather, trace));
-        shared.state().watch.clock_error_ms = clock_error_ms(schedule);
-        let outside = Outside::new(shared.clone());
-        let visitor = visitor(&root, &shared);
+        let clock_error_ms = clock_error_ms(schedule) + if truth.by_log { REAL_CLOCK_ERROR_MS } else { 0 };
+        let watch = Watch::new(&schedule.plans, clock_error_ms, truth.by_log);
+        let shared = Arc::new(Shared::new(truth, watch, weather, trace));
+        let outside = Outside::new(shared.clone(), schedule.pace);
+        let visitor = self::visitor(visitor, matches!(ground, Ground::Server(_)), &shared);
         let mut world = Self {
             schedule,
             shared,
-            root,
+            ground,
             outside,
             processes: Vec::new(),
             visitor,
@@ -113,6 +198,9 @@ impl<'a> World<'a> {
 
     async fn play(mut self) -> Report {
         let shared = self.shared.clone();
+        if shared.by_log {
+            tokio::spawn(look_on(shared.clone()));
+        }
         tokio::select! {
             biased;
             () = shared.over() => {}
@@ -187,29 +275,36 @@ impl<'a> World<'a> {
         self.shared.say(&who, || format!("starts as {name}"));
         let life = Life::new();
         let lease = Millis::new(self.schedule.lease_ms);
-        let membership = Membership { lease, ..Membership::node(name.as_str(), who.as_str()) };
-        let store = Arc::new(self.root.join(membership));
-        let wire = Wire { store, shared: self.shared.clone(), node: Some(node), process: number };
-        let mut options = Options::new(name.as_str());
-        options.capacity = setup.capacity;
-        options.chains = setup.chains;
-        options.on_store_loss = setup.on_store_loss;
-        options.lease = lease.as_duration();
-        options.clock = clock(&self.shared, skew_ms, setup.drift_ppm);
-        if hears_everything(self.schedule) {
-            options.sweep = Duration::from_secs(24 * 3600);
-        }
-        options.boot_id = who.as_str().into();
-        options.ids = ids(&who);
-        options.spawner = life.spawner();
+        let born = Born {
+            shared: self.shared.clone(),
+            life: life.clone(),
+            outside: self.outside.from(number),
+            setup: setup.clone(),
+            name,
+            boot: who,
+            number,
+            node,
+            lease,
+            park_after: Millis::new(PARK_AFTER.get() / u64::from(self.schedule.pace)),
+            sweep: if hears_everything(self.schedule) { Duration::from_secs(24 * 3600) } else { self.pace(SWEEP) },
+            skew_ms,
+            is_proxied: matches!(self.ground, Ground::Server(_)),
+            engine: Arc::default(),
+        };
         self.shared.state().watch.joins(number, setup.on_store_loss);
-        let outside = self.outside.from(number);
-        let registry =
-            Registry::new().with("work", Arc::new(Work(outside.clone()))).with_workflow(Arc::new(Program { outside }));
-        let engine = Engine::new(Arc::new(wire), registry, options);
-        engine.start();
-        tokio::spawn(ends_when_ousted(engine.clone(), life.clone(), self.shared.clone(), who));
+        let engine = born.engine.clone();
+        match &self.ground {
+            Ground::Simulated(root) => {
+                let store = Arc::new(root.join(born.membership()));
+                born.begins(store);
+            }
+            Ground::Server(place) => life.spawn(born.opens(place.clone()).boxed()),
+        }
         Process { number, life, engine, skew_ms }
+    }
+
+    pub(crate) fn pace(&self, length: Duration) -> Duration {
+        length / self.schedule.pace
     }
 
     fn act(&mut self, act: &Act) {
@@ -234,7 +329,8 @@ impl<'a> World<'a> {
                 let words = format!("signal {name} to {task}");
                 let person = Person { name: by.who.clone(), writes: true };
                 let key = IdempotencyKey::parse(&by.who).expect("a key");
-                self.ask(*via, words, person, move |engine| signal(engine, key, task, name, by));
+                let pause = self.pace(ASKS_AGAIN);
+                self.ask(*via, words, person, move |engine| signal(engine, key, task, name, by, pause));
             }
             Act::Message { task, id, again, expires, via } => self.message(task, id, *again, *expires, *via),
             Act::Kill { node, for_ms, renamed } => {
@@ -289,15 +385,18 @@ impl<'a> World<'a> {
             return;
         }
         let (engine, life, number) = (process.engine.clone(), process.life.clone(), process.number);
-        let shared = self.shared.clone();
+        let (shared, within) = (self.shared.clone(), self.pace(STOPS_WITHIN));
         shared.say(&format!("#{number}"), || "is told to stop".to_owned());
         tokio::spawn(async move {
-            let stopped = tokio::time::timeout(Duration::from_secs(20), engine.stop()).await;
-            shared.say(&format!("#{number}"), || if stopped.is_ok() { "has stopped" } else { "is ended" }.to_owned());
+            let stopped = match engine.get() {
+                Some(engine) => tokio::time::timeout(within, engine.stop()).await.is_ok(),
+                None => false,
+            };
+            shared.say(&format!("#{number}"), || if stopped { "has stopped" } else { "is ended" }.to_owned());
             life.kill();
         });
         // Its successor begins when it is gone at the latest; it may begin before, as in a rolling restart.
-        self.put_off(for_ms + 20_001, Later::Start { node, process: number, renamed: false });
+        self.put_off(for_ms + within.as_millis() as u64 + 1, Later::Start { node, process: number, renamed: false });
     }
 
     fn person(&mut self) -> By {
@@ -319,13 +418,16 @@ impl<'a> World<'a> {
     {
         let process = self.via(via);
         let (who, shared, life) = (format!("#{}", process.number), self.shared.clone(), process.life.clone());
+        let Some(engine) = process.engine.get() else {
+            return shared.say(&who, || format!("is not there yet, and cannot {words}"));
+        };
         shared.say(&who, || format!("is asked to {words}"));
-        let asking = ask(process.engine.clone());
+        let asking = ask(engine.clone());
         tokio::spawn(async move {
             tokio::select! {
                 biased;
                 answer = asking => {
-                    shared.answered(&person.name, &answer, person.writes);
+                    shared.answered(&person.name, &answer, person.writes).await;
                     shared.say(&who, || match answer {
                         Ok(()) => format!("did {words}"),
                         Err(error) => format!("did not {words}: {error}"),
@@ -340,7 +442,8 @@ impl<'a> World<'a> {
         let plan = self.schedule.plans[plan].clone();
         let start = if start { Start::AtOnce } else { Start::Later };
         let resubmit = if update { Resubmit::Update } else { Resubmit::Same };
-        let (engine, shared) = (self.visitor.engine.clone(), self.shared.clone());
+        let Some(engine) = self.visitor.engine.get().cloned() else { return };
+        let (shared, pause) = (self.shared.clone(), self.pace(ASKS_AGAIN));
         tokio::spawn(async move {
             // Whoever submits does it until there is an answer.
             loop {
@@ -357,7 +460,7 @@ impl<'a> World<'a> {
                 if !away {
                     return;
                 }
-                tokio::time::sleep(Duration::from_secs(1)).await;
+                tokio::time::sleep(pause).await;
             }
         });
     }
@@ -367,14 +470,15 @@ impl<'a> World<'a> {
         let now = self.shared.now();
         let message = Arc::new(Arrival {
             id: id.into(),
-            deadline: expires.then(|| now + Millis::from_secs(5)),
+            deadline: expires.then(|| now + Millis::new(self.pace(EXPIRES_AFTER).as_millis() as u64)),
             remembered_until: now + Millis::from_secs(3600),
             text: "{}".into(),
             origin: None,
         });
         let process = self.via(via);
-        let (engine, life, visitor) = (process.engine.clone(), process.life.clone(), self.visitor.engine.clone());
-        let (shared, task) = (self.shared.clone(), task.clone());
+        let Some(visitor) = self.visitor.engine.get().cloned() else { return };
+        let (engine, life) = (process.engine.get().unwrap_or(&visitor).clone(), process.life.clone());
+        let (shared, task, pause) = (self.shared.clone(), task.clone(), self.pace(ASKS_AGAIN));
         tokio::spawn(async move {
             let mut left = again + 1;
             // A task that never comes is waited for so long.
@@ -389,13 +493,13 @@ impl<'a> World<'a> {
                 if let Ok(received) = received
                     && received != Received::Unknown
                 {
-                    shared.acknowledged(&task, received);
+                    shared.acknowledged(&task, received).await;
                     left -= 1;
                     if left == 0 {
                         return;
                     }
                 }
-                tokio::time::sleep(Duration::from_secs(1)).await;
+                tokio::time::sleep(pause).await;
             }
         });
     }
@@ -408,6 +512,90 @@ impl<'a> World<'a> {
                 self.processes[node] = self.process(node, 0, false);
             }
         }
+    }
+}
+
+/// A process that is about to begin.
+struct Born {
+    shared: Arc<Shared>,
+    life: Arc<Life>,
+    outside: Arc<Outside>,
+    setup: NodeSetup,
+    name: String,
+    boot: String,
+    number: usize,
+    node: usize,
+    lease: Millis,
+    park_after: Millis,
+    sweep: Duration,
+    skew_ms: i64,
+    is_proxied: bool,
+    engine: Arc<OnceLock<Engine>>,
+}
+
+impl Born {
+    fn membership(&self) -> Membership {
+        Membership { lease: self.lease, ..Membership::node(self.name.as_str(), self.boot.as_str()) }
+    }
+
+    /// Opens the store by a proxy of its own. Who cannot is started again until it can, each time as another.
+    async fn opens(mut self, place: Place) {
+        let (shared, life, node) = (self.shared.clone(), self.life.clone(), self.node);
+        let Ok(port) = (Proxy { shared, life, node, server: place.host().into() }).open().await else {
+            return self.shared.violated("no proxy can be opened here".to_owned());
+        };
+        for again in 1.. {
+            match place.open_at(Some(port), self.membership()).await {
+                Ok(store) => return self.begins(store),
+                Err(error) => self.shared.say(&self.boot, || format!("cannot open the store: {error}")),
+            }
+            tokio::time::sleep(OPEN_AGAIN).await;
+            self.boot = format!("#{}.{again}", self.number);
+        }
+    }
+
+    fn begins(self, store: Arc<dyn Store>) {
+        let Self {
+            shared,
+            life,
+            outside,
+            setup,
+            name,
+            boot,
+            number,
+            node,
+            lease,
+            park_after,
+            sweep,
+            skew_ms,
+            is_proxied,
+            engine,
+        } = self;
+        let wire = Wire { store, shared: shared.clone(), node: Some(node), process: number, is_proxied };
+        let mut options = Options::new(name.as_str());
+        options.capacity = setup.capacity;
+        options.chains = setup.chains;
+        options.on_store_loss = setup.on_store_loss;
+        options.lease = lease.as_duration();
+        options.park_after = park_after;
+        options.sweep = sweep;
+        options.clock = clock(&shared, skew_ms, setup.drift_ppm);
+        options.boot_id = boot.as_str().into();
+        options.ids = ids(&boot);
+        options.spawner = life.spawner();
+        let registry =
+            Registry::new().with("work", Arc::new(Work(outside.clone()))).with_workflow(Arc::new(Program { outside }));
+        let begun = engine.get_or_init(|| Engine::new(Arc::new(wire), registry, options));
+        begun.start();
+        tokio::spawn(ends_when_ousted(begun.clone(), life, shared, boot));
+    }
+}
+
+/// What is judged by the log is looked at from time to time.
+async fn look_on(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        shared.look().await;
     }
 }
 
@@ -462,11 +650,18 @@ fn clock(shared: &Shared, skew_ms: i64, drift_ppm: i32) -> Clock {
 }
 
 /// Sends a signal, and again under its key while nobody can say what became of it.
-async fn signal(engine: Engine, key: IdempotencyKey, task: TaskId, name: StageName, by: By) -> Result<(), VerbError> {
+async fn signal(
+    engine: Engine,
+    key: IdempotencyKey,
+    task: TaskId,
+    name: StageName,
+    by: By,
+    pause: Duration,
+) -> Result<(), VerbError> {
     for _ in 0..5 {
         match engine.signal_under(key.clone(), &task, name.clone(), json!(1), by.clone()).await {
             Err(VerbError::Moved | VerbError::Store(StoreError::Unavailable { .. })) => {
-                tokio::time::sleep(Duration::from_secs(1)).await;
+                tokio::time::sleep(pause).await;
             }
             answer => return answer.map(|_| ()),
         }
@@ -480,14 +675,14 @@ fn ids(process: &str) -> Ids {
     Ids::from_fn(move || format!("{process}.{}", given.fetch_add(1, Ordering::Relaxed)))
 }
 
-fn visitor(root: &MemoryStore, shared: &Arc<Shared>) -> Process {
+fn visitor(store: Arc<dyn Store>, is_proxied: bool, shared: &Arc<Shared>) -> Process {
     let life = Life::new();
-    let store = Arc::new(root.join(Membership::visitor()));
-    let wire: Arc<dyn Store> = Arc::new(Wire { store, shared: shared.clone(), node: None, process: 0 });
+    let wire: Arc<dyn Store> = Arc::new(Wire { store, shared: shared.clone(), node: None, process: 0, is_proxied });
     let mut options = Options::new("visitor");
     options.clock = clock(shared, 0, 0);
     options.boot_id = "visitor".into();
     options.ids = ids("visitor");
     options.spawner = life.spawner();
-    Process { number: 0, life, engine: Engine::new(wire, Registry::new(), options), skew_ms: 0 }
+    let engine = Arc::new(OnceLock::from(Engine::new(wire, Registry::new(), options)));
+    Process { number: 0, life, engine, skew_ms: 0 }
 }

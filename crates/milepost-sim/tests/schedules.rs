@@ -1,6 +1,8 @@
 //! Whole clusters under one seed after the other. `MILEPOST_SIM_SCHEDULES=N` plays more or fewer, and
 //! `MILEPOST_SIM_FROM=SEED` begins elsewhere.
 
+#[cfg(feature = "planted")]
+use milepost_sim::Judge;
 #[cfg(not(feature = "planted"))]
 use milepost_sim::Search;
 use milepost_sim::{Schedule, Trace, quiet_panics};
@@ -14,7 +16,7 @@ fn number(variable: &str, default: u64) -> u64 {
 #[test]
 fn whatever_becomes_of_nodes_network_and_store_no_schedule_breaks_a_rule() {
     let (from, count) = (number("MILEPOST_SIM_FROM", 1), number("MILEPOST_SIM_SCHEDULES", 50_000));
-    let summary = Search { from, count, threads: 2, failures: 5 }.run();
+    let summary = Search { server: None, from, count, threads: 2, failures: 5 }.run();
     assert!(summary.failures.is_empty(), "{summary}");
     eprintln!("{summary}");
 }
@@ -40,7 +42,7 @@ fn every_planted_bug_is_found_within_ten_thousand_schedules() {
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some(bug) = milepost_sim::BUGS.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
-                    match milepost_sim::find(bug, 10_000) {
+                    match milepost_sim::find(bug, 10_000, Judge::All) {
                         Some(found) => eprintln!("| {bug} | {} | {} |", found.schedules, found.violation),
                         None => missed.lock().expect("nobody panics with it").push(*bug),
                     }
@@ -50,6 +52,32 @@ fn every_planted_bug_is_found_within_ten_thousand_schedules() {
     });
     let missed = missed.into_inner().expect("nobody panics with it");
     assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+/// Who judges what happens on a server has only its log, and finds with that what the other judge finds.
+#[cfg(feature = "planted")]
+#[test]
+fn what_is_found_on_a_store_that_stands_still_is_found_by_the_log_alone() {
+    quiet_panics();
+    for seed in 1..=60 {
+        let violation = Schedule::generate(seed).play_by_log(Trace::default()).violation;
+        assert_eq!(violation, None, "seed {seed}, in which there is nothing wrong");
+    }
+    for bug in [
+        "a commit minds no version",
+        "a lease is given out twice",
+        "a paused plan goes on",
+        "a plan ends with its first task",
+        "a plan never ends",
+        "a retry forgets the checkpoint",
+        "a slot is not counted",
+        "a stage starts before its commit",
+        "a tenant is not locked",
+        "a tenant stays locked",
+        "an unanswered commit counts as done",
+    ] {
+        assert!(milepost_sim::find(bug, 100, Judge::Log).is_some(), "{bug}");
+    }
 }
 
 /// Leaves out all that has nothing to do with it.
