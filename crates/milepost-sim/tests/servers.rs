@@ -6,7 +6,7 @@
 use milepost_sim::{Search, Server};
 
 /// So many at once on one server.
-const AT_ONCE: u64 = 5;
+const AT_ONCE: u64 = 8;
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().map_or(default, |value| value.parse().expect("a number"))
