@@ -273,6 +273,7 @@ macro_rules! __conformance_cases {
                 whoever_sets_a_task_going_calls_the_other_nodes,
                 a_node_that_goes_on_with_plans_that_do_not_say_finds_them_in_the_era_of_one_that_does_not,
                 a_message_that_a_visitor_takes_in_calls_a_node,
+                a_sleeper_that_a_visitor_lets_go_on_calls_a_node,
             }
             random {
                 any_history_keeps_the_invariants_and_matches_the_memory_store,

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use milepost_core::plan::Recovery;
+use milepost_core::plan::{PlanCommand, Recovery};
 use milepost_core::task::{Command, TaskStatus};
 use milepost_core::time::Millis;
 
 use crate::error::StoreError;
+use crate::model::{Commit, Holder, LeaseChange, StoredTask, Wake};
 use crate::nodes::{Beat, LEASE, Membership};
 
 use super::Harness;
@@ -278,5 +279,39 @@ pub(super) async fn a_message_that_a_visitor_takes_in_calls_a_node(harness: &dyn
         let called = tokio::time::timeout(AT_MOST.as_duration(), one.store.called()).await;
         assert!(called.is_ok(), "nobody was called for {task}");
         one.claim_one(task).await;
+    }
+}
+
+/// By resuming its plan, or by saying something to it.
+pub(super) async fn a_sleeper_that_a_visitor_lets_go_on_calls_a_node(harness: &dyn Harness) {
+    let Some([mut one, two, mut visitor]) = three(harness).await else { return };
+    two.store.leave().await.unwrap();
+    one.submit(plan("p").task("a")).await;
+    let held = one.claim_one("a").await;
+    one.falls_asleep(&held).await;
+    for how in ["resume", "wake"] {
+        if how == "resume" {
+            visitor.verb("p", PlanCommand::Pause).await;
+        }
+        assert!(ids(&one.claim().await).is_empty());
+        while tokio::time::timeout(QUIET_FOR, one.store.called()).await.is_ok() {}
+        if how == "resume" {
+            visitor.verb("p", PlanCommand::Resume).await;
+        } else {
+            let StoredTask { key, task, .. } = visitor.task("a").await;
+            let commit = Commit {
+                key,
+                holder: Holder::Operator,
+                expected: task.version(),
+                events: Vec::new().into(),
+                task: task.into(),
+                lease: LeaseChange::Release(Wake::At(visitor.now)),
+                plan: None,
+                output: Vec::new(),
+            };
+            visitor.store.commit(commit).await.unwrap();
+        }
+        let called = tokio::time::timeout(AT_MOST.as_duration(), one.store.called()).await;
+        assert!(called.is_ok(), "nobody was called by a {how}");
     }
 }

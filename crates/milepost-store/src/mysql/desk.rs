@@ -89,6 +89,9 @@ impl Desk {
         self.writes.rows.insert(no, row);
         if (before.status, before.queue) != (status, queue) {
             self.recount(&before, status, queue);
+        } else if standing.wake_at < before.wake_at {
+            // Somebody wakes it before the time that nodes know of.
+            self.offer();
         }
         if let Some(tenant) = before.tenant {
             if status.is_ended() {

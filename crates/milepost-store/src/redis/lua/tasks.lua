@@ -152,6 +152,8 @@ local function put(task, plan, quietly)
     call('SADD', M .. 'idle:' .. plan.no, task.no)
     if place == 'due' or place == 'quiet' then
       call('ZADD', M .. place .. ':' .. plan.kind, task.wake, member)
+      -- Whoever puts a task to sleep knows until when. Of one that somebody else wakes, nobody does.
+      if me == '' or tonumber(task.wake) <= clock then woke = true end
     elseif FOUND_BY_KIND[place] and call('ZADD', M .. place .. ':' .. plan.kind, task.no, member) == 1 then
       woke = true
     end
