@@ -444,11 +444,11 @@ impl Case<'_> {
         let message = format!("all nodes were gone, and {}, so a person decides when it goes on", self.says_manual());
         let why = Why::new(Reason::Interrupted, message).with("recovery", "manual");
         // A rollback goes on after the end of its plan, which nothing sets going any more.
-        let of_plan = match self.plan.status.is_ended() {
-            true => String::new(),
-            false => format!(", or milepost resume {plan} for all of its plan"),
-        };
-        Some(why.next(format!("milepost {verb} {task}{of_plan}")))
+        let next = format!("milepost {verb} {task}");
+        if self.plan.status.is_ended() {
+            return Some(why.next(next));
+        }
+        Some(why.next(format!("{next}, or milepost resume {plan} for all of its plan")))
     }
 
     fn says_manual(&self) -> &'static str {

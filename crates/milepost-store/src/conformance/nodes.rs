@@ -176,8 +176,10 @@ pub(super) async fn a_store_that_was_away_ends_no_era(harness: &dyn Harness) {
     one.submit(manual("p", &["a", "b"])).await;
     let held = one.claim_one("a").await;
     harness.passes(HOUR).await;
-    assert!(ids(&two.claim().await).is_empty());
+    let claimed = two.claim().await;
+    assert!(ids(&claimed).is_empty() && !claimed.knows_era, "it cannot tell yet");
     beats(&one).await;
+    assert!(two.claim_up_to(0).await.knows_era);
     one.finishes(&held).await;
     takes(&mut one, "b").await;
 }
