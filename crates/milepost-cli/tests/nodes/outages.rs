@@ -38,7 +38,9 @@ fn begun(world: &World, place: &Place, test: &str, url: &str) -> [Node; 2] {
     let settings = format!("max_concurrency: {TASKS}\ndefaults: {{ retry: {{ max_attempts: 1 }} }}");
     world.file("p.yaml", &ledger::plan("p", TASKS, TASKS, STAGES, &settings, "sleep 4"));
     let nodes = ["one", "other"].map(|name| {
-        let there = |command: &mut Command| drop(command.env("MILEPOST_STORE", url));
+        let there = |command: &mut Command| {
+            command.env("MILEPOST_STORE", url);
+        };
         Node::start_with(world, place, &format!("{name}-of-{test}"), &[], there)
     });
     world.good(&["submit", "p.yaml", "--server", &nodes[0].server]);
