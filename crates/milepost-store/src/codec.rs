@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use milepost_core::id::{PlanId, Tenant};
+use milepost_core::id::{PlanId, TaskId, Tenant};
 use milepost_core::message::Arrival;
 use milepost_core::plan::{FileRef, PlanDefinition, Settings, TaskDefinition};
 use milepost_core::task::{By, Event, PlanStatus, Record, Task, TaskSpec, TaskStatus};
@@ -285,12 +285,20 @@ pub(crate) fn encode_config(task: &TaskDefinition) -> (Option<String>, u32) {
         file: task.file.clone(),
         message: task.message.clone(),
     };
-    if body == ConfigBody::default() {
-        return (None, 0);
+    let encode = |body| serde_json::to_string(body).expect("a task's definition came from JSON or YAML");
+    let text = (body != ConfigBody::default()).then(|| encode(&body));
+    let crc = config_crc(&task.id, task.tenant.as_ref(), text.as_deref());
+    (text, crc)
+}
+
+/// Of what makes a task the one that it is: under another name it would be another.
+fn config_crc(id: &TaskId, tenant: Option<&Tenant>, body: Option<&str>) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    for part in [Some(id.as_str()), tenant.map(Tenant::as_str), body] {
+        hasher.update(part.unwrap_or_default().as_bytes());
+        hasher.update(&[0]);
     }
-    let text = serde_json::to_string(&body).expect("a task's definition came from JSON or YAML");
-    let crc = crc32fast::hash(text.as_bytes());
-    (Some(text), crc)
+    hasher.finalize()
 }
 
 /// A task's definition as it is stored, whatever it is stored in.
@@ -323,8 +331,11 @@ impl Config {
 
     fn read_body(&self) -> Result<ConfigBody, StoreError> {
         let what = || format!("the definition of task {}", self.key.id);
+        if self.crc != config_crc(&self.key.id, self.tenant.as_ref(), self.body.as_deref()) {
+            // Written before names were part of it.
+            check_body(self.body.as_deref().unwrap_or_default(), self.crc, what)?;
+        }
         let Some(text) = &self.body else { return Ok(ConfigBody::default()) };
-        check_body(text, self.crc, what)?;
         serde_json::from_str(text).map_err(|error| damaged(what(), error))
     }
 

@@ -349,6 +349,25 @@ async fn a_task_whose_row_contradicts_itself_is_set_aside_and_the_others_run() {
 }
 
 #[tokio::test]
+async fn a_task_under_another_name_or_tenant_is_told_as_damaged_and_the_others_run() {
+    let file = File::new();
+    let store = file.open();
+    submit(&store, plan("p", 3), None).await;
+    store.close();
+    let hand = Connection::open(&file.path).unwrap();
+    hand.execute("UPDATE task_configs SET id = 'q-1' WHERE no = 1", []).unwrap();
+    hand.execute("UPDATE task_configs SET tenant = 'red' WHERE no = 2", []).unwrap();
+    drop(hand);
+    let store = file.open();
+    let claimed: Vec<String> = claim(&store).await.into_iter().map(|held| held.key.id.to_string()).collect();
+    assert_eq!(claimed, ["p-3"]);
+    for id in ["q-1", "p-2"] {
+        let damaged = store.task(&TaskId::parse(id).unwrap()).await.unwrap().unwrap();
+        assert!(damaged.task.damage().is_some(), "{damaged:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_queue_whose_index_is_damaged_is_found_out_and_nobody_in_it_is_lost() {
     let file = File::new();
     let store = file.open();
