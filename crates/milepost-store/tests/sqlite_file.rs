@@ -368,6 +368,23 @@ async fn a_task_under_another_name_or_tenant_is_told_as_damaged_and_the_others_r
 }
 
 #[tokio::test]
+async fn a_task_whose_row_is_lost_is_set_aside_and_the_others_run() {
+    let file = File::new();
+    let store = file.open();
+    submit(&store, plan("p", 3), None).await;
+    store.close();
+    let hand = Connection::open(&file.path).unwrap();
+    hand.execute("UPDATE task_runtimes SET no = 1000 WHERE no = 1", []).unwrap();
+    drop(hand);
+    let store = file.open();
+    let claimed: Vec<String> = claim(&store).await.into_iter().map(|held| held.key.id.to_string()).collect();
+    assert_eq!(claimed, ["p-2", "p-3"]);
+    let aside = store.task(&TaskId::parse("p-1").unwrap()).await.unwrap().unwrap();
+    assert_eq!(aside.set_aside.as_deref(), Some("its row is lost"));
+    assert_eq!(store.plan(&plan_id("p")).await.unwrap().unwrap().counts.total, 3);
+}
+
+#[tokio::test]
 async fn a_queue_whose_index_is_damaged_is_found_out_and_nobody_in_it_is_lost() {
     let file = File::new();
     let store = file.open();

@@ -15,8 +15,15 @@ const AT_ONCE: usize = 4;
 const STAGES: [&str; 3] = ["a", "b", "c"];
 
 /// What a store says of which it cannot read something, whatever that is.
-const NAMED: [&str; 6] =
-    ["damaged", "malformed", "could not", "not a Milepost store", "knows formats", "its content differs"];
+const NAMED: [&str; 7] = [
+    "damaged",
+    "malformed",
+    "could not",
+    "not a Milepost store",
+    "knows formats",
+    "its content differs",
+    "contradicts itself",
+];
 
 /// How many bits in each of the two; MILEPOST_TEST_FLIPS asks for more or fewer.
 fn size() -> usize {

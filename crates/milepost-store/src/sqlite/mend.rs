@@ -13,11 +13,37 @@ pub(super) fn mend(connection: &Connection) -> rusqlite::Result<()> {
         let (first, last): (i64, i64) = connection
             .prepare_cached("SELECT first_task, last_task FROM plans WHERE no = ?1")?
             .query_row([plan], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        set_lost_aside(connection, plan, first, last)?;
         set_contradictions_aside(connection, plan, first, last)?;
         if places_in_table(connection, plan, first, last)? != places_in_index(connection, plan)? {
             tracing::error!(plan, "the index of the queue was damaged; it is made anew from its table");
             connection.execute_batch("REINDEX task_runtimes_queue")?;
         }
+    }
+    Ok(())
+}
+
+/// A task whose row is gone would be missed by nobody. Its log is there, and what to make of that a person decides.
+fn set_lost_aside(connection: &Connection, plan: i64, first: i64, last: i64) -> rusqlite::Result<()> {
+    let found = connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO task_runtimes (no, plan, queue, rank, status, version, lease, last_event, done, total, attempt, \
+             flags, reason, updated_at) SELECT c.no, c.plan, ?4, 0, 1, \
+             coalesce((SELECT max(seq) FROM events WHERE task = c.no), 0), 0, \
+             coalesce((SELECT max(pos) FROM events WHERE task = c.no), 0), 0, 0, 0, 0, 'its row is lost', c.created_at \
+             FROM task_configs c WHERE c.no BETWEEN ?2 AND ?3 AND c.plan = ?1 \
+             AND NOT EXISTS (SELECT 1 FROM task_runtimes r WHERE r.no = c.no AND r.plan = c.plan)",
+        )?
+        .execute(params![plan, first, last, Queue::Damaged.code()])?;
+    if found > 0 {
+        tracing::error!(
+            plan,
+            tasks = found,
+            "tasks cannot be run, because what is stored of them is damaged: rows are lost"
+        );
+        // What is left of them, under a number that is nobody's.
+        let strays = "DELETE FROM task_runtimes WHERE plan = ?1 AND no NOT IN (SELECT no FROM task_configs)";
+        connection.execute(strays, [plan])?;
     }
     Ok(())
 }

@@ -56,27 +56,32 @@ fn find_damage(mut log: impl Read) -> std::io::Result<Option<String>> {
         return Ok(Some("its header does not fit its checksum".to_owned()));
     }
     let mut frame = vec![0; FRAME_HEADER + page_size];
-    // The frame before: what its checksum says, whether it is of this round of the log, and whether it ends a transaction.
-    let (mut before, mut is_of_this_round, mut commits) = (sums, true, false);
+    // The frame before: what its checksum says, what it should say, and whether it ends a transaction.
+    let (mut before, mut should_be, mut commits) = (sums, sums, false);
     let mut broken = None;
     for place in 1u64.. {
         if !fill(&mut log, &mut frame)? {
             break;
         }
+        let said = (number(&frame, 16), number(&frame, 20));
+        let continued = |sums| {
+            let sums = checksum(sums, &frame[..8], big_endian);
+            checksum(sums, &frame[FRAME_HEADER..], big_endian)
+        };
         let has_salt = frame[8..16] == header[16..24];
         // Old rounds make up most of a log that is not full, and only what follows a transaction matters behind the break.
-        let matters = has_salt && is_of_this_round && (commits || broken.is_none());
-        let fits = matters && {
-            let sums = checksum(before, &frame[..8], big_endian);
-            checksum(sums, &frame[FRAME_HEADER..], big_endian) == (number(&frame, 16), number(&frame, 20))
-        };
+        let matters = has_salt && (commits || broken.is_none());
+        let sums = if matters { continued(before) } else { said };
+        // The frame that is broken may be so in its checksum alone.
+        let fits = matters && (sums == said || should_be != before && continued(should_be) == said);
         match broken {
             None if !fits => broken = Some(place),
             Some(broken) if fits => return Ok(Some(format!("frame {broken} does not fit its checksum"))),
             None | Some(_) => {}
         }
-        (before, is_of_this_round) = ((number(&frame, 16), number(&frame, 20)), has_salt);
-        commits = has_salt && number(&frame, 4) != 0;
+        (before, should_be) = (said, sums);
+        // Whatever its salt is: nothing of this round continues what is of another, so only damage can have changed it.
+        commits = number(&frame, 4) != 0;
     }
     Ok(None)
 }
