@@ -1,4 +1,5 @@
-//! Looks, when the file is opened, at what nothing else would notice: a place in the queue that contradicts its row.
+//! Looks, when the file is opened, at what nothing else would notice: a place in the queue that contradicts its row, and
+//! a row that is lost.
 //!
 //! Logs, definitions and snapshots have checksums. A task's place in the queue has none, and a task that cannot be found
 //! there is never claimed, without a word.
@@ -7,8 +8,10 @@ use rusqlite::{Connection, Row, params};
 
 use super::board::{Queue, open_plans};
 
-/// Of the plans that are open, so that it costs no more than counting their tasks does.
+/// Of the plans that are open, so that it costs about what counting their tasks does. All of it or nothing: who dies here
+/// finds the same again.
 pub(super) fn mend(connection: &Connection) -> rusqlite::Result<()> {
+    let together = connection.unchecked_transaction()?;
     for plan in open_plans(connection)? {
         let (first, last): (i64, i64) = connection
             .prepare_cached("SELECT first_task, last_task FROM plans WHERE no = ?1")?
@@ -20,7 +23,7 @@ pub(super) fn mend(connection: &Connection) -> rusqlite::Result<()> {
             connection.execute_batch("REINDEX task_runtimes_queue")?;
         }
     }
-    Ok(())
+    together.commit()
 }
 
 /// A task whose row is gone would be missed by nobody. Its log is there, and what to make of that a person decides.
