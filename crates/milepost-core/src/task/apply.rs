@@ -165,9 +165,13 @@ impl Task {
                 self.started_at.get_or_insert(at);
                 self.run_started_at.get_or_insert(at);
             }
-            Event::StageStarted { attempt, rollback: true, .. } => {
+            Event::StageStarted { stage, attempt, rollback: true, .. } => {
                 self.interrupted = false;
+                let index = self.stage_index(stage);
                 if let Some(undo) = &mut self.undo {
+                    if let Some(index) = index {
+                        undo.put_first(index);
+                    }
                     (undo.attempt, undo.running, undo.due) = (*attempt, true, None);
                 }
             }
@@ -196,7 +200,12 @@ impl Task {
                 });
                 self.mark_done(stage, at);
             }
-            Event::StageFailed { stage, rollback: true, .. } => self.end_undo(Some(stage)),
+            Event::StageFailed { stage, rollback: true, .. } => {
+                self.end_undo(stage);
+                if let Some(undo) = &mut self.undo {
+                    undo.failed.push(stage.clone());
+                }
+            }
             Event::StageFailed { stage, attempt, cause, rollback: false } => {
                 self.with_stage(stage, |state| {
                     end_attempt(state, at, StageStatus::Failed);
@@ -290,7 +299,7 @@ impl Task {
             Event::StageRolledBack { stage } => {
                 self.with_stage(stage, |state| state.status = StageStatus::RolledBack);
                 self.done.retain(|done| done != stage);
-                self.end_undo(None);
+                self.end_undo(stage);
             }
             Event::TaskRolledBack {} => {
                 self.undo = None;
@@ -306,10 +315,10 @@ impl Task {
                 // Any of its events may have begun a run, so the next is behind all that there can have been.
                 self.run = self.run.max(u32::try_from(self.version).unwrap_or(u32::MAX));
             }
-            Event::SignalReceived { name, payload, by, id } => {
+            Event::SignalReceived { name, payload, id, .. } => {
                 if let Some(flow) = &mut self.flow {
                     if let Some(id) = id {
-                        flow.remember_signal(&by.who, id, name, payload);
+                        flow.remember_signal(id, name, payload);
                     }
                     flow.inbox.entry(name.clone()).or_default().push_back(payload.clone());
                 }
@@ -434,14 +443,13 @@ impl Task {
         }
     }
 
-    fn end_undo(&mut self, failed: Option<&StageName>) {
+    /// The stage that the event names, wherever it stands: the log may have been written when another order was the rule.
+    fn end_undo(&mut self, stage: &StageName) {
         self.takeovers = 0;
+        let ended = self.stage_index(stage);
         if let Some(undo) = &mut self.undo {
-            if !undo.queue.is_empty() {
-                undo.queue.remove(0);
-            }
+            undo.queue.retain(|index| Some(*index) != ended);
             (undo.attempt, undo.running, undo.due) = (0, false, None);
-            undo.failed.extend(failed.cloned());
         }
     }
 

@@ -69,7 +69,7 @@ pub enum Command {
         name: StageName,
         payload: Value,
         by: By,
-        /// Sent again under the same id by the same sender, it is not received again.
+        /// Sent again under the same id, by whomever, it is not received again.
         id: Option<IdempotencyKey>,
     },
     /// A workflow that another one waits for has ended.

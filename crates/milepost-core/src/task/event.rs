@@ -157,7 +157,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Value::is_null")]
         payload: Value,
         by: By,
-        /// Sent again under the same id by the same sender, it is not received again. Older logs have none.
+        /// Sent again under the same id, by whomever, it is not received again. Older logs have none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<IdempotencyKey>,
     },

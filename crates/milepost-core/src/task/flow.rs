@@ -344,22 +344,16 @@ impl Flow {
         *self = Self { inbox, remembered, retries, generation, ..Self::new(input) };
     }
 
-    pub(super) fn remember_signal(&mut self, who: &str, id: &IdempotencyKey, name: &StageName, payload: &Value) {
+    pub(super) fn remember_signal(&mut self, id: &IdempotencyKey, name: &StageName, payload: &Value) {
         if self.remembered.len() == SIGNALS_REMEMBERED {
             self.remembered.pop_front();
         }
-        self.remembered.push_back(RememberedSignal { who: who.into(), id: id.clone(), digest: digest(name, payload) });
+        self.remembered.push_back(RememberedSignal { id: id.clone(), digest: digest(name, payload) });
     }
 
-    /// What was received from this sender under this id, compared with this signal; none if nothing was.
-    pub(super) fn known_signal(
-        &self,
-        who: &str,
-        id: &IdempotencyKey,
-        name: &StageName,
-        payload: &Value,
-    ) -> Option<KnownSignal> {
-        let known = self.remembered.iter().rev().find(|known| known.id == *id && *known.who == *who)?;
+    /// What was received under this id, compared with this signal; none if nothing was.
+    pub(super) fn known_signal(&self, id: &IdempotencyKey, name: &StageName, payload: &Value) -> Option<KnownSignal> {
+        let known = self.remembered.iter().rev().find(|known| known.id == *id)?;
         Some(if known.digest == digest(name, payload) { KnownSignal::Same } else { KnownSignal::Other })
     }
 }
@@ -367,10 +361,9 @@ impl Flow {
 /// So many signals back, one that is sent again is known.
 const SIGNALS_REMEMBERED: usize = 1000;
 
-/// One sender's ids are not another's.
+/// Whoever sent it: a sender that starts again may have another name by then, as a host or a pod has.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct RememberedSignal {
-    who: Arc<str>,
     id: IdempotencyKey,
     /// Of its name and payload.
     digest: u64,

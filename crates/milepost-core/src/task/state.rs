@@ -198,6 +198,16 @@ pub struct Undo {
     pub failed: Vec<StageName>,
 }
 
+impl Undo {
+    /// A log that was written when another order was the rule says itself what is undone next.
+    pub(super) fn put_first(&mut self, stage: usize) {
+        if self.queue.first() != Some(&stage) {
+            self.queue.retain(|index| *index != stage);
+            self.queue.insert(0, stage);
+        }
+    }
+}
+
 /// Why a task is FAILED.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskFailure {

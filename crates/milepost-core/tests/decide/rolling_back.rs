@@ -1,10 +1,14 @@
 //! Undoing what was done: in which order, what happens when that fails, and what is left for the next time.
 
+use milepost_core::failure::ErrorType;
+use milepost_core::id::StageName;
 use milepost_core::plan::{OnFailure, Settings};
-use milepost_core::task::{Checkpoint, Command, StageResult, StageStatus, TaskContext, TaskStatus, TaskView};
+use milepost_core::task::{
+    Cause, Checkpoint, Command, Event, Record, StageResult, StageStatus, TaskContext, TaskStatus, TaskView,
+};
 use milepost_core::time::Millis;
 
-use crate::support::{Run, StageWords, by, chain, retry, stage};
+use crate::support::{Run, StageWords, by, chain, replay, retry, stage};
 
 const SECOND: Millis = Millis::from_secs(1);
 
@@ -35,6 +39,31 @@ fn a_rollback_undoes_the_failed_stage_first_and_then_the_completed_ones_from_the
     assert_eq!(run.succeeds("a"), ["STAGE_ROLLED_BACK a", "TASK_ROLLED_BACK"]);
     assert_eq!(run.task.status(), TaskStatus::RolledBack);
     assert_eq!(run.status_of("d"), StageStatus::Cancelled, "it never ran, so it is not undone");
+}
+
+#[test]
+fn a_log_that_undid_in_another_order_than_todays_folds_to_what_it_says() {
+    let name = |name: &str| StageName::parse(name).unwrap();
+    let started = |stage| Event::StageStarted { stage: name(stage), attempt: 1, rollback: true, step: None };
+    let undone = |stage| Event::StageRolledBack { stage: name(stage) };
+    let failed = |stage| {
+        let cause = Cause { error_type: ErrorType::Business, reason: "no".to_owned() };
+        Event::StageFailed { stage: name(stage), attempt: 1, cause, rollback: true }
+    };
+    let mut run = failed_at_c();
+    run.act(rollback());
+    let later = [started("a"), undone("a"), started("b"), failed("b"), started("c")];
+    run.log.extend(later.map(|event| Record::new(run.now, event)));
+    for (events, queue) in
+        [(0, [2, 1, 0].as_slice()), (1, &[0, 2, 1]), (2, &[2, 1]), (3, &[1, 2]), (4, &[2]), (5, &[2])]
+    {
+        let task = replay(run.task.spec(), &run.log[..run.log.len() - 5 + events]);
+        assert_eq!(task.undo().unwrap().queue, queue, "after {events} events");
+    }
+    run.task = replay(run.task.spec(), &run.log);
+    assert_eq!(run.succeeds("c"), ["STAGE_ROLLED_BACK c", "ROLLBACK_FAILED"]);
+    let statuses = ["a", "b", "c"].map(|stage| run.status_of(stage));
+    assert_eq!(statuses, [StageStatus::RolledBack, StageStatus::Completed, StageStatus::RolledBack]);
 }
 
 #[test]

@@ -224,17 +224,26 @@ fn a_signal_that_is_sent_again_under_its_id_changes_nothing() {
 }
 
 #[test]
-fn another_signal_under_a_used_id_is_refused_unless_another_sent_it() {
+fn a_signal_that_its_sender_sends_again_under_another_name_is_received_once() {
+    let mut run = run_of(&[]);
+    assert_eq!(run.act(sent("app@pod-1", "k", json!(1))), ["SIGNAL_RECEIVED go"]);
+    assert!(run.act(sent("app@pod-2", "k", json!(1))).is_empty());
+    assert_eq!(run.act(sent("app@pod-2", "l", json!(1))), ["SIGNAL_RECEIVED go"]);
+}
+
+#[test]
+fn another_signal_under_a_used_id_is_refused_whoever_sends_it() {
     let mut run = run_of(&[]);
     run.act(sent("ann", "k", json!([1, 2])));
     let refused = "task task was sent another signal under the key `k`; a new signal needs a key of its own";
     for payload in [json!([2, 1]), json!([1]), json!(null), json!("[1,2]"), json!([[1, 2]])] {
-        assert_eq!(run.refused(sent("ann", "k", payload)), refused);
+        for who in ["ann", "bob"] {
+            assert_eq!(run.refused(sent(who, "k", payload.clone())), refused);
+        }
     }
     let id = IdempotencyKey::parse("k").ok();
     let other = Command::Signal { name: name("stop"), payload: json!([1, 2]), by: By::new("ann"), id };
     assert_eq!(run.refused(other), refused);
-    assert_eq!(run.act(sent("bob", "k", json!([1]))), ["SIGNAL_RECEIVED go"]);
     assert_eq!(run.act(sent("ann", "l", json!([1, 2]))), ["SIGNAL_RECEIVED go"]);
 }
 

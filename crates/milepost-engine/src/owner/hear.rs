@@ -112,4 +112,10 @@ mod tests {
         let Ok(Incoming::Signal(read)) = parse(&written(&order)) else { panic!() };
         assert_eq!(read, order);
     }
+
+    #[test]
+    fn a_signal_without_a_key_is_understood() {
+        let line = r#"{"v":1,"signal":{"task":"order-17","name":"approved"},"by":{"who":"a@b"}}"#;
+        assert!(matches!(parse(line.as_bytes()), Ok(Incoming::Signal(_))));
+    }
 }

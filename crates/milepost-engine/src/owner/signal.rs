@@ -23,17 +23,22 @@ struct Message {
     name: StageName,
     #[serde(default)]
     payload: Value,
-    key: IdempotencyKey,
+    /// Without one, it is a signal of its own.
+    #[serde(default)]
+    key: Option<IdempotencyKey>,
 }
 
 impl SignalOrder {
     pub fn new(task: TaskId, name: StageName, payload: Value, by: By, key: IdempotencyKey) -> Self {
-        Self { v: VERSION, signal: Message { task, name, payload, key }, by }
+        Self { v: VERSION, signal: Message { task, name, payload, key: Some(key) }, by }
     }
 
     async fn try_perform(self, engine: &Engine) -> Result<Done, VerbError> {
         let Message { task, name, payload, key } = self.signal;
-        let status = engine.signal_under(key, &task, name, payload, self.by).await?;
+        let status = match key {
+            Some(key) => engine.signal_under(key, &task, name, payload, self.by).await?,
+            None => engine.signal(&task, name, payload, self.by).await?,
+        };
         Ok(describe(engine, Effect::on_task(task, status)).await?)
     }
 }

@@ -41,7 +41,9 @@ fn problem(status: u16) -> Response {
         409 => "Its state forbids it, it is at another version, or it clashes with what is there",
         413 => "The body is too large",
         415 => "The body is of another kind than is read here",
-        422 => "It was read, and is wrong: `errors` says where",
+        422 => {
+            "It was read, and is wrong: `errors` says where. Or (`key-reused`) its `Idempotency-Key` was used for another"
+        }
         429 => "Too many requests",
         500 => "What is stored cannot be read",
         503 => "The store is out of reach, or busy: try again",

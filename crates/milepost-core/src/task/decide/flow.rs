@@ -65,7 +65,7 @@ impl Draft {
         let task = || self.task.spec.id.to_string();
         let Some(flow) = &self.task.flow else { return Err(Rejection::NotAWorkflow { task: task() }) };
         if let Some(id) = &id {
-            match flow.known_signal(&by.who, id, &name, &payload) {
+            match flow.known_signal(id, &name, &payload) {
                 Some(KnownSignal::Same) if !planted("a signal is received twice") => return Ok(()),
                 Some(KnownSignal::Same) => {}
                 Some(KnownSignal::Other) => {
