@@ -134,6 +134,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         Ok(Vec::new())
     }
 
+    /// The first answer counts: another one changes nothing.
     async fn answer(&self, _letter: i64, _answer: String) -> Result<(), StoreError> {
         Ok(())
     }
@@ -141,6 +142,11 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// What was answered, if it was; letters and answers are forgotten after an hour.
     async fn answer_to(&self, _letter: i64) -> Result<Option<String>, StoreError> {
         Ok(None)
+    }
+
+    /// Calls the other nodes: there is something to do that this one cannot do now.
+    async fn call(&self) -> Result<(), StoreError> {
+        Ok(())
     }
 
     /// Resolves when another process may have left something to do here: a task to claim, a letter, an answer. It may

@@ -274,6 +274,9 @@ macro_rules! __conformance_cases {
                 a_node_that_goes_on_with_plans_that_do_not_say_finds_them_in_the_era_of_one_that_does_not,
                 a_message_that_a_visitor_takes_in_calls_a_node,
                 a_sleeper_that_a_visitor_lets_go_on_calls_a_node,
+                a_sleeper_that_another_node_lets_go_on_calls_one_that_can_run_it,
+                a_letter_keeps_its_first_answer,
+                a_node_can_call_the_others,
             }
             random {
                 any_history_keeps_the_invariants_and_matches_the_memory_store,

@@ -5,19 +5,20 @@ use std::time::Duration;
 
 use milepost_core::plan::{PlanCommand, Recovery};
 use milepost_core::task::{Command, TaskStatus};
-use milepost_core::time::Millis;
+use milepost_core::time::{Millis, Timestamp};
 
 use crate::error::StoreError;
 use crate::model::{Commit, Holder, LeaseChange, StoredTask, Wake};
-use crate::nodes::{Beat, LEASE, Membership};
+use crate::nodes::{Beat, LEASE, Letter, Membership};
 
 use super::Harness;
-use super::given::{PlanBuilder, Scene, ann, ids, plan, success};
+use super::given::{PlanBuilder, Scene, ann, failure, ids, plan, success};
 use super::messages::receive;
 
 /// Whoever was called hears of it sooner.
 const QUIET_FOR: Duration = Duration::from_millis(500);
 const HOUR: Millis = Millis::from_secs(3600);
+const YEARS: Millis = Millis::from_secs(100 * 365 * 24 * 3600);
 /// Less than from beat to beat: a slow machine takes time of its own.
 const STEP: Millis = Millis::from_secs(3);
 /// A lease, and what is left of the last step.
@@ -284,6 +285,22 @@ pub(super) async fn a_message_that_a_visitor_takes_in_calls_a_node(harness: &dyn
     }
 }
 
+/// As a signal does, from whoever does not hold the task.
+async fn wakes_at(by: &Scene<'_>, task: &str, at: Timestamp) {
+    let StoredTask { key, task, .. } = by.task(task).await;
+    let commit = Commit {
+        key,
+        holder: Holder::Operator,
+        expected: task.version(),
+        events: Vec::new().into(),
+        task: task.into(),
+        lease: LeaseChange::Release(Wake::At(at)),
+        plan: None,
+        output: Vec::new(),
+    };
+    by.store.commit(commit).await.unwrap();
+}
+
 /// By resuming its plan, or by saying something to it.
 pub(super) async fn a_sleeper_that_a_visitor_lets_go_on_calls_a_node(harness: &dyn Harness) {
     let Some([mut one, two, mut visitor]) = three(harness).await else { return };
@@ -300,20 +317,50 @@ pub(super) async fn a_sleeper_that_a_visitor_lets_go_on_calls_a_node(harness: &d
         if how == "resume" {
             visitor.verb("p", PlanCommand::Resume).await;
         } else {
-            let StoredTask { key, task, .. } = visitor.task("a").await;
-            let commit = Commit {
-                key,
-                holder: Holder::Operator,
-                expected: task.version(),
-                events: Vec::new().into(),
-                task: task.into(),
-                lease: LeaseChange::Release(Wake::At(visitor.now)),
-                plan: None,
-                output: Vec::new(),
-            };
-            visitor.store.commit(commit).await.unwrap();
+            wakes_at(&visitor, "a", visitor.now).await;
         }
         let called = tokio::time::timeout(AT_MOST.as_duration(), one.store.called()).await;
         assert!(called.is_ok(), "nobody was called by a {how}");
     }
+}
+
+/// The node that wakes it has another clock, ahead of the store's, and does not know the task's workflow.
+pub(super) async fn a_sleeper_that_another_node_lets_go_on_calls_one_that_can_run_it(harness: &dyn Harness) {
+    let Some([mut one, mut two, _]) = three(harness).await else { return };
+    two.plans = false;
+    one.submit(plan("p").task("a")).await;
+    let held = one.claim_one("a").await;
+    // Both are still to come, whatever time the store has.
+    let (ahead, late) = (one.now + YEARS, one.now + YEARS + YEARS);
+    one.parks(&held, failure(0, 1), Wake::At(late)).await;
+    assert!(ids(&one.claim().await).is_empty());
+    while tokio::time::timeout(QUIET_FOR, one.store.called()).await.is_ok() {}
+    wakes_at(&two, "a", ahead).await;
+    assert!(ids(&two.claim().await).is_empty(), "it cannot run it");
+    let called = tokio::time::timeout(AT_MOST.as_duration(), one.store.called()).await;
+    assert!(called.is_ok(), "nobody was called who can run it");
+}
+
+pub(super) async fn a_letter_keeps_its_first_answer(harness: &dyn Harness) {
+    let Some([mut one, _, visitor]) = three(harness).await else { return };
+    one.submit(plan("p").task("a")).await;
+    let held = one.claim_one("a").await;
+    let letter = Letter { id: "letter-1".to_owned(), task: held.key.id.clone(), body: "{}".to_owned() };
+    let no = visitor.store.post(letter).await.unwrap().expect("somebody holds it");
+    let letters = one.store.letters().await.unwrap();
+    assert_eq!(letters.iter().map(|posted| posted.no).collect::<Vec<_>>(), [no]);
+    assert_eq!(visitor.store.answer_to(no).await.unwrap(), None);
+    for answer in ["first", "second"] {
+        one.store.answer(no, answer.to_owned()).await.unwrap();
+        assert_eq!(visitor.store.answer_to(no).await.unwrap().as_deref(), Some("first"));
+        assert!(one.store.letters().await.unwrap().is_empty());
+    }
+}
+
+pub(super) async fn a_node_can_call_the_others(harness: &dyn Harness) {
+    let Some([one, two, _]) = three(harness).await else { return };
+    while tokio::time::timeout(QUIET_FOR, two.store.called()).await.is_ok() {}
+    one.store.call().await.unwrap();
+    let called = tokio::time::timeout(AT_MOST.as_duration(), two.store.called()).await;
+    assert!(called.is_ok(), "nobody was called");
 }

@@ -38,7 +38,7 @@ impl Data {
 
     pub(super) fn answer(&mut self, letter: i64, answer: String) {
         if let Some(kept) = self.letters.get_mut(&letter) {
-            kept.answer = Some(answer);
+            kept.answer.get_or_insert(answer);
         }
     }
 

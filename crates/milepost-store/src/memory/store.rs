@@ -306,6 +306,11 @@ impl Store for MemoryStore {
         Ok(self.read().answer_to(letter))
     }
 
+    async fn call(&self) -> Result<(), StoreError> {
+        self.call_others();
+        Ok(())
+    }
+
     async fn called(&self) {
         self.called.notified().await;
     }

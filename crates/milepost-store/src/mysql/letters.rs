@@ -46,7 +46,8 @@ impl Shared {
     }
 
     pub(super) async fn answer(&self, letter: i64, answer: &str) -> Result<(), StoreError> {
-        let sql = format!("UPDATE milepost_letters SET answer = {} WHERE no = {letter}", text(answer));
+        let sql =
+            format!("UPDATE milepost_letters SET answer = {} WHERE no = {letter} AND answer IS NULL", text(answer));
         self.server.ask("answer a letter", &sql).await.map(drop)
     }
 

@@ -157,7 +157,7 @@ const MIGRATIONS: &[&[&str]] = &[&[
         body        LONGTEXT NOT NULL,
         answer      LONGTEXT NULL,
         at          BIGINT NOT NULL,
-        KEY milepost_letters_session (session, no),
+        KEY milepost_letters_open (session, answer(1)),
         KEY milepost_letters_at (at)
     )",
     r"CREATE TABLE IF NOT EXISTS milepost_logs (

@@ -292,6 +292,10 @@ impl Store for MysqlStore {
         self.shared.answer_to(letter).await
     }
 
+    async fn call(&self) -> Result<(), StoreError> {
+        self.shared.call_others().await
+    }
+
     async fn called(&self) {
         self.shared.called().await;
     }

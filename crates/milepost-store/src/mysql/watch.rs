@@ -1,12 +1,13 @@
 //! Whether another process has left something to do here. The server tells nobody by itself, so somebody looks: at one row,
 //! about once a second, and less where a beat has looked already.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::error::StoreError;
 
@@ -19,6 +20,8 @@ use super::store::Shared;
 const EVERY: Duration = Duration::from_millis(1250);
 /// While an answer is awaited.
 const SOON: Duration = Duration::from_millis(100);
+/// Whoever asked has gone by then, with or without an answer: nobody waits for longer than half a minute.
+const AWAITED_FOR: Duration = Duration::from_secs(35);
 
 #[derive(Debug, Default)]
 pub(super) struct Watch {
@@ -27,8 +30,8 @@ pub(super) struct Watch {
     called: Notify,
     started: AtomicBool,
     looked_at: Mutex<Option<Instant>>,
-    /// Letters of ours without an answer.
-    awaited: Mutex<BTreeSet<i64>>,
+    /// Letters of ours without an answer, and since when there is one to wait for.
+    awaited: Mutex<BTreeMap<i64, Instant>>,
 }
 
 impl Watch {
@@ -48,15 +51,17 @@ impl Watch {
     }
 
     pub(super) fn await_answer(&self, letter: i64) {
-        self.awaited().insert(letter);
+        self.awaited().insert(letter, Instant::now());
     }
 
     pub(super) fn has_answer(&self, letter: i64) {
         self.awaited().remove(&letter);
     }
 
-    fn awaited(&self) -> std::sync::MutexGuard<'_, BTreeSet<i64>> {
-        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    fn awaited(&self) -> MutexGuard<'_, BTreeMap<i64, Instant>> {
+        let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        awaited.retain(|_, since| since.elapsed() < AWAITED_FOR);
+        awaited
     }
 
     fn next_look(&self) -> Duration {
@@ -74,9 +79,14 @@ impl Shared {
         self.watch.called.notified().await;
     }
 
+    pub(super) async fn call_others(&self) -> Result<(), StoreError> {
+        let sql = "UPDATE milepost_counters SET offered = offered + 1 WHERE id = 1";
+        self.server.ask("call the other nodes", sql).await.map(drop)
+    }
+
     /// `offered`, and how many letters and answers there are for us.
     pub(super) fn look_columns(&self) -> String {
-        let awaited = numbers(self.watch.awaited().iter().copied());
+        let awaited = numbers(self.watch.awaited().keys().copied());
         let session = self.session().unwrap_or(0);
         format!(
             "offered, (SELECT COUNT(*) FROM milepost_letters WHERE session = {session} AND answer IS NULL) \
@@ -113,5 +123,26 @@ async fn keep_looking(shared: Weak<Shared>) {
             tracing::debug!(%error, "could not look for something to do");
             *shared.watch.looked_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_nobody_waits_for_any_more_is_not_looked_for() {
+        let watch = Watch::default();
+        watch.looked(0, 0);
+        assert_eq!(watch.next_look(), EVERY);
+        watch.await_answer(7);
+        assert_eq!(watch.next_look(), SOON);
+        tokio::time::advance(AWAITED_FOR / 2).await;
+        watch.await_answer(8);
+        tokio::time::advance(AWAITED_FOR / 2).await;
+        assert_eq!(watch.awaited().keys().copied().collect::<Vec<_>>(), [8], "who asked for 7 has gone");
+        watch.has_answer(8);
+        watch.looked(0, 0);
+        assert_eq!(watch.next_look(), EVERY);
     }
 }

@@ -104,6 +104,12 @@ pub(super) async fn answer(inner: &Inner, letter: i64, answer: String) -> Result
     Ok(())
 }
 
+pub(super) async fn call_others(inner: &Inner) -> Result<(), StoreError> {
+    let own = inner.session.number();
+    inner.server.write("call the other nodes", "SELECT @.call_others($1)", &[(&own, Type::INT8)]).await?;
+    Ok(())
+}
+
 pub(super) async fn answer_to(inner: &Inner, letter: i64) -> Result<Option<String>, StoreError> {
     let sql = "SELECT answer FROM @.letters WHERE no = $1";
     let rows = inner.server.read("read an answer", sql, &[(&letter, Type::INT8)]).await?;

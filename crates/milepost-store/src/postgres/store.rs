@@ -279,6 +279,10 @@ impl Store for PostgresStore {
         self.run(move |inner| async move { nodes::answer_to(&inner, letter).await }).await
     }
 
+    async fn call(&self) -> Result<(), StoreError> {
+        self.run(|inner| async move { nodes::call_others(&inner).await }).await
+    }
+
     async fn called(&self) {
         self.ear.called().await;
     }

@@ -31,6 +31,12 @@ pub(super) async fn answer(shared: &Shared, letter: i64, text: String) -> Result
     shared.run(&LETTERS, &call, "answer a letter").await.map(|_| ())
 }
 
+pub(super) async fn call_others(shared: &Shared) -> Result<(), StoreError> {
+    let mut call = shared.call(&LETTERS);
+    call.arg("call");
+    shared.run(&LETTERS, &call, "call the other nodes").await.map(|_| ())
+}
+
 pub(super) async fn answer_to(shared: &Shared, letter: i64) -> Result<Option<String>, StoreError> {
     let mut call = shared.call(&LETTERS);
     call.arg("read").arg(letter);

@@ -196,6 +196,10 @@ impl Store for RedisStore {
         letters::answer_to(&self.shared, letter).await
     }
 
+    async fn call(&self) -> Result<(), StoreError> {
+        letters::call_others(&self.shared).await
+    }
+
     async fn called(&self) {
         self.ear.called().await;
     }

@@ -196,7 +196,7 @@ END $$;
 CREATE FUNCTION @.answer_letter(own bigint, letter bigint, words text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM @.begin_write(NULL);
-    UPDATE @.letters SET answer = words WHERE no = letter;
+    UPDATE @.letters SET answer = words WHERE no = letter AND answer IS NULL;
     UPDATE @.counters SET calls = calls + 1;
     PERFORM pg_notify('@channel', coalesce(own, 0)::text);
 END $$;

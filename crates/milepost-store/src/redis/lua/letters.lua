@@ -1,4 +1,5 @@
--- What somebody asks of a task that a node holds: 'post', 'letters', 'answer' or 'read', and what belongs to it.
+-- What somebody asks of a task that a node holds: 'post', 'letters', 'answer' or 'read', and what belongs to it; or 'call',
+-- for whoever can do what this node cannot.
 local HOUR = 3600000
 local what, one, two, id = ARGV[FIRST], ARGV[FIRST + 1], ARGV[FIRST + 2], ARGV[FIRST + 3]
 
@@ -22,6 +23,11 @@ if what == 'post' then
   return letter
 end
 
+if what == 'call' then
+  call('PUBLISH', M .. 'called', 'work ' .. me)
+  return 1
+end
+
 if what == 'letters' then
   local letters = {}
   if me == '' or not is_member(me) then return letters end
@@ -39,7 +45,7 @@ end
 local key = M .. 'letter:' .. one
 if what == 'answer' then
   if call('EXISTS', key) == 1 then
-    call('HSET', key, 'answer', two)
+    call('HSETNX', key, 'answer', two)
     call('ZREM', M .. 'letters:' .. call('HGET', key, 'to'), one)
     call('PUBLISH', M .. 'called', 'answer ' .. one)
   end

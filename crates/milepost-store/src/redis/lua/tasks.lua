@@ -152,8 +152,9 @@ local function put(task, plan, quietly)
     call('SADD', M .. 'idle:' .. plan.no, task.no)
     if place == 'due' or place == 'quiet' then
       call('ZADD', M .. place .. ':' .. plan.kind, task.wake, member)
-      -- Whoever puts a task to sleep knows until when. Of one that somebody else wakes, nobody does.
-      if me == '' or tonumber(task.wake) <= clock then woke = true end
+      -- Whoever had it and puts it to sleep knows until when. Of one that somebody else wakes, perhaps by another clock,
+      -- those who can run it do not.
+      if not task.was_ours or tonumber(task.wake) <= clock then woke = true end
     elseif FOUND_BY_KIND[place] and call('ZADD', M .. place .. ':' .. plan.kind, task.no, member) == 1 then
       woke = true
     end
@@ -283,6 +284,7 @@ local function store(task, new, hold)
   if new.clear then call('HDEL', key, 'progress') end
   local plan = plan_of(task.plan)
   unplace(task, plan)
+  task.was_ours = task.lease ~= '0' and task.session == me
   if task.lease ~= hold.lease then
     if task.lease ~= '0' then call('SREM', M .. 'held:' .. task.session, task.no) end
     if hold.lease ~= '0' then call('SADD', M .. 'held:' .. hold.session, task.no) end
