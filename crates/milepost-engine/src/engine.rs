@@ -388,6 +388,15 @@ impl Inner {
         self.stopping.load(Ordering::Acquire)
     }
 
+    /// Sleeps before the next try at something, and no longer than the node runs.
+    pub(crate) async fn rest(&self, pause: Duration) {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => {}
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+
     /// Closes a runner's mailbox. The task may have been claimed again already: its new runner's mailbox stays.
     pub(crate) fn forget(&self, task: &TaskId, orders: &mut mpsc::UnboundedReceiver<Order>) {
         let mut runners = self.runners();
@@ -408,10 +417,14 @@ impl Inner {
         self.in_hand.load(Ordering::Acquire).saturating_sub(self.lent.load(Ordering::Acquire))
     }
 
+    pub(crate) fn is_full(&self) -> bool {
+        self.working() >= self.options.capacity
+    }
+
     /// A task that only waits lets another have its place, until this is dropped.
     pub(crate) fn lend(self: &Arc<Self>) -> Lent {
         // Somebody may have been waiting for just this.
-        let was_full = self.working() >= self.options.capacity;
+        let was_full = self.is_full();
         self.lent.fetch_add(1, Ordering::AcqRel);
         if was_full {
             self.wake();

@@ -53,6 +53,7 @@ impl Engine {
                 inner.chains.is_here(&task);
             }
             inner.wake();
+            inner.call_others_if_full();
             match received {
                 Ok(TaskStatus::Failed) => Ok(Received::Expired),
                 Ok(_) => Ok(Received::Started),
@@ -88,6 +89,7 @@ impl Engine {
             match submitted {
                 Ok(submitted) => {
                     inner.wake();
+                    inner.call_others_if_full();
                     Ok(if submitted.created { Received::Started } else { Received::Seen })
                 }
                 Err(StoreError::Kept { .. }) => Ok(Received::Seen),

@@ -416,6 +416,10 @@ impl Store for Wire {
         self.read("look for an answer", move |store| async move { store.answer_to(letter).await }.boxed()).await
     }
 
+    async fn call(&self) -> Answer<()> {
+        self.write("call the others", |store| async move { store.call().await }.boxed()).await
+    }
+
     async fn called(&self) {
         self.store.called().await;
         // Nobody is called through a wire that is cut.

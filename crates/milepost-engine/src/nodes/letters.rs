@@ -1,7 +1,9 @@
 //! Asking the node that holds a task, and doing what others ask of the tasks that are held here.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::pin::pin;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +25,24 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const GATHER_FOR: Duration = Duration::from_millis(20);
 /// After a task has gone from the node that was asked, its answer may still be on its way.
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(3);
+/// A node that has no room this long after it took something in has none for it.
+const FULL_FOR: Duration = Duration::from_millis(500);
+
+/// How far this node has come with a letter. What was asked is done once, however often the letter is found.
+#[derive(Debug)]
+pub(super) enum Dealt {
+    UnderWay,
+    /// It is done, and the store could not be told.
+    Unsent(String),
+    /// A look that began before may still find it.
+    Answered,
+}
+
+/// What is left to do about a letter.
+enum Left {
+    All(Letter),
+    Reply(String),
+}
 
 impl Inner {
     /// Puts a command to the live node that holds the task, and waits for its answer.
@@ -74,27 +94,68 @@ impl Inner {
         }
     }
 
-    fn open_letters(&self) -> MutexGuard<'_, HashSet<i64>> {
+    /// What this node has taken in, it runs by preference, and nobody else was called for it. Where it turns out to have no
+    /// room, others are; once for all that has come in meanwhile.
+    pub(crate) fn call_others_if_full(self: &Arc<Self>) {
+        if !self.membership.is_shared() || self.membership.may_call.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let inner = self.clone();
+        self.spawn(async move {
+            inner.rest(FULL_FOR).await;
+            inner.membership.may_call.store(false, Ordering::Release);
+            if inner.is_full()
+                && let Err(error) = inner.store.call().await
+            {
+                tracing::debug!(error = %chain(&error), "the other nodes could not be called");
+            }
+        });
+    }
+
+    fn open_letters(&self) -> MutexGuard<'_, HashMap<i64, Dealt>> {
         self.membership.open_letters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn read_letters(self: &Arc<Self>) {
+        // What was answered before it begins, a look does not find.
+        self.open_letters().retain(|_, dealt| !matches!(dealt, Dealt::Answered));
         let letters = match self.store.letters().await {
             Ok(letters) => letters,
             Err(error) => return tracing::debug!(error = %chain(&error), "letters could not be read"),
         };
+        let found: HashSet<i64> = letters.iter().map(|posted| posted.no).collect();
+        // The store has forgotten it, or has the answer after all.
+        self.open_letters().retain(|no, dealt| !matches!(dealt, Dealt::Unsent(_)) || found.contains(no));
         for Posted { no, letter } in letters {
-            if self.open_letters().insert(no) {
-                let inner = self.clone();
-                self.spawn(async move {
-                    inner.deal_with(no, letter).await;
-                    inner.open_letters().remove(&no);
-                });
-            }
+            let Some(left) = self.take_up(no, letter) else { continue };
+            let inner = self.clone();
+            self.spawn(async move {
+                let reply = match left {
+                    Left::All(letter) => inner.deal_with(letter).await,
+                    Left::Reply(reply) => reply,
+                };
+                inner.reply(no, reply).await;
+            });
         }
     }
 
-    async fn deal_with(self: &Arc<Self>, no: i64, letter: Letter) {
+    fn take_up(&self, no: i64, letter: Letter) -> Option<Left> {
+        match self.open_letters().entry(no) {
+            Entry::Vacant(new) => {
+                new.insert(Dealt::UnderWay);
+                Some(Left::All(letter))
+            }
+            Entry::Occupied(mut known) => match std::mem::replace(known.get_mut(), Dealt::UnderWay) {
+                Dealt::Unsent(reply) => Some(Left::Reply(reply)),
+                before @ (Dealt::UnderWay | Dealt::Answered) => {
+                    known.insert(before);
+                    None
+                }
+            },
+        }
+    }
+
+    async fn deal_with(self: &Arc<Self>, letter: Letter) -> String {
         let done = match Question::read(&letter.body) {
             Ok((command, expected)) => match self.runner(&letter.task) {
                 Some(runner) => self.order(&runner, command, expected).await,
@@ -102,16 +163,21 @@ impl Inner {
             },
             Err(error) => Err(error),
         };
-        let answer = serde_json::to_string(&Reply::from(done)).unwrap_or_default();
+        serde_json::to_string(&Reply::from(done)).unwrap_or_default()
+    }
+
+    async fn reply(&self, no: i64, reply: String) {
         // It is done, and whoever asked waits for so long.
         let until = Instant::now() + ANSWERED_WITHIN;
-        while let Err(error) = self.store.answer(no, answer.clone()).await {
+        while let Err(error) = self.store.answer(no, reply.clone()).await {
             tracing::debug!(error = %chain(&error), "a letter could not be answered");
             if !matches!(error, StoreError::Unavailable { .. }) || Instant::now() > until {
+                self.open_letters().insert(no, Dealt::Unsent(reply));
                 return;
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
+        self.open_letters().insert(no, Dealt::Answered);
     }
 }
 

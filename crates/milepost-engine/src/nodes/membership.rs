@@ -1,6 +1,6 @@
 //! What a node knows of its place among others.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::{Engine, Inner};
 
 use super::cut_off::CutOff;
+use super::letters::Dealt;
 
 #[derive(Debug)]
 pub(crate) struct Membership {
@@ -22,8 +23,10 @@ pub(crate) struct Membership {
     beats: AtomicBool,
     /// Another process may have left something: an answer, say.
     pub(super) called: Notify,
-    /// Letters that are being dealt with.
-    pub(super) open_letters: Mutex<HashSet<i64>>,
+    /// Letters that the next look into the store may find.
+    pub(super) open_letters: Mutex<HashMap<i64, Dealt>>,
+    /// It is about to be seen whether others are to be called.
+    pub(super) may_call: AtomicBool,
     /// Why the node has stopped by itself.
     ousted: watch::Sender<Option<String>>,
 }
@@ -38,6 +41,7 @@ impl Membership {
             beats: AtomicBool::new(false),
             called: Notify::new(),
             open_letters: Mutex::default(),
+            may_call: AtomicBool::new(false),
             ousted: watch::Sender::new(None),
         }
     }

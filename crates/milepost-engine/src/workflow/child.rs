@@ -128,7 +128,7 @@ impl Inner {
                 }
                 // Whoever goes on with the parent submits it again.
                 Err(StoreError::Unavailable { .. }) if self.is_stopping() => return Ok(()),
-                Err(StoreError::Unavailable { .. }) => tokio::time::sleep(pause).await,
+                Err(StoreError::Unavailable { .. }) => self.rest(pause).await,
                 Err(error) => return Err(chain(&error)),
             }
             pause = (pause * 2).min(Duration::from_secs(5));
@@ -156,7 +156,7 @@ impl Inner {
         loop {
             match self.command(task, Asked::simply(command.clone()), None).await {
                 Err(VerbError::Store(StoreError::Unavailable { .. }) | VerbError::Moved) if !self.is_stopping() => {
-                    tokio::time::sleep(pause).await;
+                    self.rest(pause).await;
                     pause = (pause * 2).min(Duration::from_secs(5));
                 }
                 outcome => return outcome,

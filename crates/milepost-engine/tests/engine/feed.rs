@@ -36,15 +36,26 @@ async fn state_changes_come_in_the_order_of_the_log_and_none_is_left_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_is_given_back_is_shown_and_counted_as_interrupted() {
+    is_shown_and_counted_when(Answers::RefusesOnce).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_given_back_by_a_commit_whose_answer_is_lost_is_shown_and_counted_too() {
+    is_shown_and_counted_when(Answers::RefusesOnceAndForgetsOnce).await;
+}
+
+async fn is_shown_and_counted_when(answers: Answers) {
     let (world, gate) = (World::new(), Gate::shut());
     let store = Faulty::over(world.store());
     let node = world.node_on(store.clone(), Registry::new().with("gate", gate.kind()));
     let mut feed = node.engine.feed().subscribe();
     node.submit("{plan: p, stages: [{name: a, uses: gate}], tasks: [{id: t}]}").await;
     gate.inside(1).await;
-    store.answer(Answers::RefusesOnce);
+    store.answer(answers);
     gate.let_go(2);
     node.ended("p").await;
+    // Also what is still to be found out.
+    tokio::time::sleep(Duration::from_secs(10)).await;
     let mut seen = vec!["TASK_CREATED".to_owned()];
     while let Ok(item) = feed.try_recv() {
         if let FeedItem::Task { records, .. } = item {

@@ -17,7 +17,9 @@ use milepost_store::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{DAWN, Flaky, Gate, Journal, Node, World, bounded, error_type, of_plan, of_task, plan, task_id};
+use crate::support::{
+    Cluster, DAWN, Flaky, Gate, Journal, Node, World, bounded, error_type, of_plan, of_task, plan, task_id,
+};
 
 const HOUR: Millis = Millis::from_secs(3600);
 
@@ -442,4 +444,24 @@ async fn what_is_no_message_at_all_goes_back_as_it_was() {
         assert_eq!(parcels[1].to, Addressee::Topic { name: "uploads".to_owned(), written_as });
         assert_eq!(parcels[1].body, json!(text));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_takes_a_message_in_calls_others_only_if_it_has_no_room() {
+    let (cluster, gate) = (Cluster::new(), Gate::shut());
+    let registry = Registry::new().with("gate", gate.kind());
+    let node = cluster.node_with("one", &registry, |options| options.capacity = 2);
+    node.node.submit(&six("gate")).await;
+    let receives = async |task: &str| {
+        let received = node.node.engine.receive(&task_id(task), message(task)).await.expect("a store");
+        assert_eq!(received, Received::Started);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        node.line.calls()
+    };
+    assert_eq!(receives("a").await, 0);
+    // The last place is its own.
+    receives("b").await;
+    let before = node.line.calls();
+    assert_eq!(receives("c").await, before + 1);
+    gate.open();
 }

@@ -6,7 +6,7 @@ use milepost_core::task::TaskStatus;
 use milepost_engine::Verb;
 use serde_json::json;
 
-use crate::support::{Answers, Cluster, flow, of_task};
+use crate::support::{Answers, Cluster, Member, flow, of_task};
 
 #[tokio::test(start_paused = true)]
 async fn a_parent_learns_at_once_that_its_child_has_ended_on_another_node() {
@@ -79,9 +79,8 @@ async fn a_cancelled_parent_cancels_its_child_on_another_node() {
     assert_eq!(one.node.status("p").await, TaskStatus::Cancelled);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_parent_learns_of_its_childs_end_also_when_the_store_was_away_in_that_moment() {
-    let cluster = Cluster::new();
+/// A parent on one node; its child has ended on another, which could not tell the parent because the store is away.
+async fn untold(cluster: &Cluster) -> (Member, Member) {
     let child = flow("child", |ctx, _| async move { ctx.signal::<serde_json::Value>("go").await });
     let child_too = child.clone();
     let parent = flow("parent", move |ctx, input| {
@@ -96,6 +95,24 @@ async fn a_parent_learns_of_its_childs_end_also_when_the_store_was_away_in_that_
     two.line.answer(Answers::AwayOnceEnded);
     two.node.signal("p.half", "go", json!(42)).await;
     two.sees("p.half", |task| task.status() == TaskStatus::Completed).await;
+    (one, two)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_stops_does_not_sleep_before_it_gives_up_telling_a_parent() {
+    let cluster = Cluster::new();
+    let (_one, two) = untold(&cluster).await;
+    // By now it tries every five seconds, and has just tried.
+    tokio::time::sleep(Duration::from_secs(22)).await;
+    let asked_at = tokio::time::Instant::now();
+    two.node.stop().await;
+    assert!(asked_at.elapsed() < Duration::from_secs(1), "{:?}", asked_at.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parent_learns_of_its_childs_end_also_when_the_store_was_away_in_that_moment() {
+    let cluster = Cluster::new();
+    let (one, two) = untold(&cluster).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(one.node.status("p").await, TaskStatus::Running);
     two.mend();

@@ -148,6 +148,64 @@ async fn a_reused_key_is_refused_by_another_node_as_at_home() {
     assert_eq!(one.node.count("w", "SIGNAL_RECEIVED").await, 1);
 }
 
+/// A node that holds a workflow which waits.
+async fn waiting(cluster: &Cluster) -> Member {
+    let waits = flow("waits", |ctx, _| async move { ctx.signal::<serde_json::Value>("word").await });
+    let one = cluster.node("one", &waits.registry());
+    one.node.begin(&waits, "w", json!(null)).await;
+    one.sees("w", |task| task.flow().is_some_and(|flow| flow.open().next().is_some())).await;
+    one
+}
+
+/// A signal that has no key: received again, it would be there twice.
+fn word(payload: i32) -> serde_json::Value {
+    let signal = json!({ "name": "other", "payload": payload, "by": { "who": "ann" }, "id": null });
+    json!({ "v": 1, "asked": { "signal": signal }, "expected": null })
+}
+
+async fn until_answered(cluster: &Cluster, letter: i64) {
+    while cluster.answer_to(letter).await.is_none() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_letter_that_a_look_finds_which_began_before_its_answer_is_not_carried_out_again() {
+    let cluster = Cluster::new();
+    let one = waiting(&cluster).await;
+    one.line.letters_take(Duration::from_millis(1500));
+    one.line.commits_take(Duration::from_secs(2));
+    // Found after a second and a half, and answered after two more; a second letter lets the node look again in between.
+    let first = cluster.post("w", &word(1)).await;
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    assert_eq!(cluster.answer_to(first).await, None);
+    let second = cluster.post("w", &word(2)).await;
+    until_answered(&cluster, second).await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(one.node.count("w", "SIGNAL_RECEIVED").await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_done_and_could_not_be_answered_is_answered_later_and_not_done_again() {
+    let cluster = Cluster::new();
+    let one = waiting(&cluster).await;
+    one.line.swallows_answers(true);
+    let letter = cluster.post("w", &word(1)).await;
+    while one.node.count("w", "SIGNAL_RECEIVED").await == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(cluster.answer_to(letter).await, None);
+    one.line.swallows_answers(false);
+    // Whatever calls the node next.
+    let other = cluster.visitor();
+    other.node.signal("w", "other", json!(2)).await;
+    until_answered(&cluster, letter).await;
+    let answer = cluster.answer_to(letter).await.unwrap();
+    assert!(answer.contains("done"), "{answer}");
+    assert_eq!(one.node.count("w", "SIGNAL_RECEIVED").await, 2);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_verb_for_the_task_of_a_node_that_dies_is_carried_out_once_it_is_found_dead() {
     let two = two().await;

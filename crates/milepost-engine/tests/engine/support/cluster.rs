@@ -6,7 +6,7 @@ use std::time::Duration;
 use milepost_core::task::Task;
 use milepost_engine::{Clock, Engine, Options, Registry};
 use milepost_store::memory::MemoryStore;
-use milepost_store::{Beat, ClaimRequest, Membership, Store};
+use milepost_store::{Beat, ClaimRequest, Letter, Membership, Store};
 
 use super::{Answers, DAWN, Faulty, Node, bounded};
 
@@ -40,6 +40,17 @@ impl Cluster {
     /// One that looks and asks, and runs nothing.
     pub(crate) fn visitor(&self) -> Member {
         self.member(Membership::visitor(), "visitor", &Registry::new(), |_| {})
+    }
+
+    /// Leaves a letter for whoever holds the task, as another node would; its number.
+    pub(crate) async fn post(&self, task: &str, body: &serde_json::Value) -> i64 {
+        let letter = Letter { id: format!("to {task}: {body}"), task: super::task_id(task), body: body.to_string() };
+        let posted = self.store.join(Membership::visitor()).post(letter).await.expect("a store");
+        posted.expect("somebody holds it")
+    }
+
+    pub(crate) async fn answer_to(&self, letter: i64) -> Option<String> {
+        self.store.answer_to(letter).await.expect("a store")
     }
 
     /// A node that claims everything, renews its lease for ever, and never looks at a letter.

@@ -30,6 +30,10 @@ pub(crate) enum Answers {
     Fences,
     /// The next commit is refused, and not for the lease.
     RefusesOnce,
+    /// The same, and the answer to the one after it is lost.
+    RefusesOnceAndForgetsOnce,
+    /// The next commit is made, and its answer is lost.
+    ForgetsOnce,
     /// The node is cut off: whatever it asks for is done when it is let through again, if at all.
     Hangs,
 }
@@ -47,6 +51,11 @@ pub(crate) struct Faulty {
     slowness: Mutex<(Duration, Duration)>,
     /// How many more commits are made before another node has every task.
     commits_left: Mutex<Option<usize>>,
+    /// How long it takes until letters that were read arrive.
+    letters_take: Mutex<Duration>,
+    /// Answers to letters do not get through.
+    swallows_answers: Mutex<bool>,
+    calls: Mutex<usize>,
     refused: Notify,
     /// The answers have changed.
     changed: Notify,
@@ -63,6 +72,9 @@ impl Faulty {
             beats_take: Mutex::default(),
             slowness: Mutex::default(),
             commits_left: Mutex::default(),
+            letters_take: Mutex::default(),
+            swallows_answers: Mutex::default(),
+            calls: Mutex::default(),
             refused: Notify::new(),
             changed: Notify::new(),
         })
@@ -116,6 +128,19 @@ impl Faulty {
 
     pub(crate) fn beats_take(&self, time: Duration) {
         *self.beats_take.lock().unwrap() = time;
+    }
+
+    pub(crate) fn letters_take(&self, time: Duration) {
+        *self.letters_take.lock().unwrap() = time;
+    }
+
+    pub(crate) fn swallows_answers(&self, swallows: bool) {
+        *self.swallows_answers.lock().unwrap() = swallows;
+    }
+
+    /// How often others were called for what the node cannot do.
+    pub(crate) fn calls(&self) -> usize {
+        *self.calls.lock().unwrap()
     }
 
     pub(crate) fn claims_take(&self, time: Duration) {
@@ -192,8 +217,14 @@ impl Store for Faulty {
                 self.refused.notify_one();
                 Err(StoreError::Fenced { task, expected: 1, found: 2 })
             }
-            Answers::RefusesOnce => {
+            Answers::ForgetsOnce => {
                 self.answer(Answers::Truly);
+                awake(self.store.commit(commit)).await?;
+                Err(self.away("commit"))
+            }
+            answers @ (Answers::RefusesOnce | Answers::RefusesOnceAndForgetsOnce) => {
+                let forgets = answers == Answers::RefusesOnceAndForgetsOnce;
+                self.answer(if forgets { Answers::ForgetsOnce } else { Answers::Truly });
                 Err(StoreError::Damaged { what: format!("task {task}"), detail: "says the test".to_owned() })
             }
         }
@@ -323,16 +354,30 @@ impl Store for Faulty {
 
     async fn letters(&self) -> Result<Vec<Posted>, StoreError> {
         self.reaches("read letters").await?;
-        self.store.letters().await
+        let letters = self.store.letters().await;
+        let slowness = *self.letters_take.lock().unwrap();
+        if !slowness.is_zero() {
+            tokio::time::sleep(slowness).await;
+        }
+        letters
     }
 
     async fn answer(&self, letter: i64, answer: String) -> Result<(), StoreError> {
         self.reaches("answer").await?;
+        if *self.swallows_answers.lock().unwrap() {
+            return Err(self.away("answer"));
+        }
         self.store.answer(letter, answer).await
     }
 
     async fn answer_to(&self, letter: i64) -> Result<Option<String>, StoreError> {
         self.store.answer_to(letter).await
+    }
+
+    async fn call(&self) -> Result<(), StoreError> {
+        self.reaches("call").await?;
+        *self.calls.lock().unwrap() += 1;
+        self.store.call().await
     }
 
     async fn called(&self) {
