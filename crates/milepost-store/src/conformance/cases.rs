@@ -103,6 +103,7 @@ macro_rules! __conformance_cases {
                 a_plan_that_is_retried_after_its_end_is_set_going,
                 who_changed_a_plan_is_kept_while_its_status_is,
                 a_rollback_that_sleeps_after_the_end_of_its_manual_plan_waits_for_a_person,
+                a_rollback_that_is_set_going_waits_for_no_other_that_is_not,
             }
             commit {
                 a_commit_is_visible_with_dense_sequence_numbers,

@@ -505,3 +505,31 @@ pub(super) async fn a_rollback_that_sleeps_after_the_end_of_its_manual_plan_wait
     let task = scene.claim_only("p").await.tasks.remove(0);
     assert_eq!(scene.finishes(&task).await.task.status(), TaskStatus::RolledBack);
 }
+
+/// In its own plan, and in others that come after plans of which nothing may start.
+pub(super) async fn a_rollback_that_is_set_going_waits_for_no_other_that_is_not(harness: &dyn Harness) {
+    let held: Vec<String> = (0..20).map(|n| format!("held-{n}")).collect();
+    let tasks = held.iter().fold(plan("p"), |plan, id| plan.task(id)).task("wanted");
+    let mut scene = Scene::with(harness, tasks.manual().max(1)).await;
+    scene.submit(plan("q").task("held").manual()).await;
+    scene.submit(plan("r").task("auto").automatic()).await;
+    for _ in 0..=held.len() {
+        for task in scene.claim().await.tasks {
+            scene.does(&task, fatal(0)).await;
+        }
+    }
+    for id in held.iter().map(String::as_str).chain(["held"]) {
+        scene.operator(id, Command::Rollback(ann())).await;
+    }
+    scene.crash().await;
+    assert!(ids(&scene.claim().await).is_empty());
+    scene.operator("auto", Command::Rollback(ann())).await;
+    let auto = scene.claim_up_to(1).await;
+    assert_eq!(ids(&auto), ["auto"]);
+    scene.finishes(&auto.tasks[0]).await;
+    scene.operator("wanted", Command::Rollback(ann())).await;
+    let wanted = scene.claim_one("wanted").await;
+    scene.finishes(&wanted).await;
+    assert!(ids(&scene.claim().await).is_empty());
+    assert_eq!(ids(&scene.claim_only("q").await), ["held"]);
+}

@@ -183,7 +183,8 @@ local function look_at(plan)
   end
   offer(plan, 'ready', free and plan.status == PLAN_RUNNING and
     call('ZCARD', M .. (plan_goes(plan) and 'ready:' or 'letgo:') .. plan.no) > 0)
-  offer(plan, 'undo', free and call('ZCARD', M .. 'undo:' .. plan.no) > 0)
+  local undo = plan.says == 'manual' and not plan_goes(plan) and 'letundo:' or 'undo:'
+  offer(plan, 'undo', free and call('ZCARD', M .. undo .. plan.no) > 0)
   plan.look = false
 end
 

@@ -110,6 +110,7 @@ local function delete_task(no, id, tenant, plan_no)
   call('ZREM', M .. 'tasks:' .. plan_no, no)
   call('ZREM', M .. 'ready:' .. plan_no, pad(no))
   call('ZREM', M .. 'letgo:' .. plan_no, pad(no))
+  call('ZREM', M .. 'letundo:' .. plan_no, pad(no))
   call('HDEL', GOING, no)
   if tenant ~= '' then
     call('ZREM', M .. 'tenant:' .. tenant, no)

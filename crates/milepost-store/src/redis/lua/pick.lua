@@ -93,13 +93,41 @@ local goes_on_with = by_default == 'auto' and
   { recovery = { 'recovery', 'silent' }, due = { 'due', 'quiet' }, ready = { 'ready', 'quiet' } } or
   { recovery = { 'recovery' }, due = { 'due' }, ready = { 'ready' } }
 
+-- So many of what is due by now, and when the next will be; whether there is any of either. `may`, where not all may start:
+-- those that may not hide nobody behind them.
+local function due_of(list, most, may)
+  local left, offset = most, 0
+  repeat
+    local page = call('ZRANGEBYSCORE', list, '-inf', now, 'WITHSCORES', 'LIMIT', offset, most)
+    for index = 1, #page, 2 do
+      local no = unpad(page[index])
+      if left > 0 and (not may or may(no)) then
+        found(due, no, page[index + 1])
+        left = left - 1
+      end
+    end
+    offset = offset + most
+  until left == 0 or #page < 2 * most
+  local later
+  offset = 0
+  repeat
+    local page = call('ZRANGEBYSCORE', list, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', offset, may and most or 1)
+    for index = 1, #page, 2 do
+      if not later and (not may or may(unpad(page[index]))) then later = tonumber(page[index + 1]) end
+    end
+    offset = offset + most
+  until later or #page == 0
+  if later then next_due = math.min(next_due or math.huge, later) end
+  return left < most or later ~= nil
+end
+
+local function has_own_go(no) return own_go(no) >= needed end
+
 -- Also when the clock of whoever asked for it is ahead of the caller's.
 local function undo_of(plan)
-  local asked = call('ZRANGEBYSCORE', M .. 'undo:' .. plan.no, '-inf', now, 'WITHSCORES', 'LIMIT', 0,
-    math.max(room(plan), 0) + 16)
-  for index = 1, #asked, 2 do found(due, unpad(asked[index]), asked[index + 1]) end
-  local later = call('ZRANGEBYSCORE', M .. 'undo:' .. plan.no, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  if later[2] then next_due = math.min(next_due or math.huge, tonumber(later[2])) end
+  local most = math.max(room(plan), 0) + 16
+  if starts(plan) then return due_of(M .. 'undo:' .. plan.no, most) end
+  return due_of(M .. 'letundo:' .. plan.no, most, needed > 1 and has_own_go)
 end
 
 if wanted then
@@ -126,7 +154,14 @@ else
       local later = call('ZRANGEBYSCORE', sleeping, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
       if later[2] then next_due = math.min(next_due or math.huge, tonumber(later[2])) end
     end
-    for _, no in ipairs(call('ZRANGE', M .. 'undo-plans:' .. kind, 0, limit)) do undo_of(plan_of(no)) end
+    local left, offset = limit + 1, 0
+    repeat
+      local page = call('ZRANGE', M .. 'undo-plans:' .. kind, offset, offset + limit)
+      for _, no in ipairs(page) do
+        if undo_of(plan_of(no)) then left = left - 1 end
+      end
+      offset = offset + limit + 1
+    until left <= 0 or #page <= limit
   end
 end
 try_all(recovery)

@@ -32,9 +32,18 @@ local function line_member(task)
   return string.format('%016d%016.0f%016d', task.plan, turn, task.no)
 end
 
--- A PENDING task that was set going by itself is found without its plan.
-local function put_let_go(task, plan)
-  if plan.says ~= 'auto' and own_go(task.no) > 0 then call('ZADD', M .. 'letgo:' .. plan.no, task.rank, pad(task.no)) end
+-- What is to run or to be undone and was set going by itself is found without its plan, and without those that were not.
+local LET_GO = { ready = 'letgo:', undo = 'letundo:' }
+
+local function queue(task, plan, place)
+  local turn, member = place == 'undo' and task.wake or task.rank, pad(task.no)
+  call('ZADD', M .. place .. ':' .. plan.no, turn, member)
+  if plan.says ~= 'auto' and own_go(task.no) > 0 then call('ZADD', M .. LET_GO[place] .. plan.no, turn, member) end
+end
+
+local function unqueue(task, plan)
+  call('ZREM', M .. task.place .. ':' .. plan.no, pad(task.no))
+  call('ZREM', M .. LET_GO[task.place] .. plan.no, pad(task.no))
 end
 
 -- Lets the first in line of each plan try again: a plan that is paused must not keep another plan's task waiting. After
@@ -51,8 +60,7 @@ local function offer_line(tenant)
     local task = load_task(no)
     local plan = plan_of(task.plan)
     local place = task.asked and 'undo' or 'ready'
-    call('ZADD', M .. place .. ':' .. plan.no, task.asked and task.wake or task.rank, pad(no))
-    if place == 'ready' then put_let_go(task, plan) end
+    queue(task, plan, place)
     call('HSET', M .. 'task:' .. no, 'place', place)
     plan.look = true
     if plan.slots < plan.max and (task.asked or plan.status == PLAN_RUNNING) then runnable = runnable + 1 end
@@ -63,8 +71,7 @@ end
 
 local function line_up(task)
   local plan = plan_of(task.plan)
-  call('ZREM', M .. task.place .. ':' .. plan.no, pad(task.no))
-  call('ZREM', M .. 'letgo:' .. plan.no, pad(task.no))
+  unqueue(task, plan)
   call('ZADD', M .. 'line:' .. task.tenant, 0, line_member(task))
   call('HSET', M .. 'task:' .. task.no, 'place', 'line')
   call('ZADD', M .. 'renew', 'NX', clock + 5000, task.tenant)
@@ -128,8 +135,7 @@ local function is_in_no_list(place) return place == '' or place == 'awaits' or p
 local function unplace(task, plan)
   local place, member = task.place, pad(task.no)
   if place == 'ready' or place == 'undo' then
-    call('ZREM', M .. place .. ':' .. plan.no, member)
-    if place == 'ready' then call('ZREM', M .. 'letgo:' .. plan.no, member) end
+    unqueue(task, plan)
     plan.look = true
   elseif place == 'line' then
     call('ZREM', M .. 'line:' .. task.tenant, line_member(task))
@@ -145,8 +151,7 @@ local function put(task, plan, quietly)
   local place, member = place_of(task, plan), pad(task.no)
   task.place = place
   if place == 'ready' or place == 'undo' then
-    call('ZADD', M .. place .. ':' .. plan.no, place == 'undo' and task.wake or task.rank, member)
-    if place == 'ready' then put_let_go(task, plan) end
+    queue(task, plan, place)
     plan.look = quietly and (plan.look or 'quietly') or true
   elseif not is_in_no_list(place) then
     call('SADD', M .. 'idle:' .. plan.no, task.no)
