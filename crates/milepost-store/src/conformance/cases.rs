@@ -278,6 +278,7 @@ macro_rules! __conformance_cases {
                 a_sleeper_that_another_node_lets_go_on_calls_one_that_can_run_it,
                 a_letter_keeps_its_first_answer,
                 a_node_can_call_the_others,
+                a_node_that_was_given_up_says_nothing_of_an_era_when_it_leaves,
             }
             random {
                 any_history_keeps_the_invariants_and_matches_the_memory_store,

@@ -364,3 +364,22 @@ pub(super) async fn a_node_can_call_the_others(harness: &dyn Harness) {
     let called = tokio::time::timeout(AT_MOST.as_duration(), two.store.called()).await;
     assert!(called.is_ok(), "nobody was called");
 }
+
+/// Its lease had run out, another era may have begun since, and it hears of neither before it goes.
+pub(super) async fn a_node_that_was_given_up_says_nothing_of_an_era_when_it_leaves(harness: &dyn Harness) {
+    let Some([mut one, two, mut visitor]) = three(harness).await else { return };
+    one.submit(manual("p", &["a"])).await;
+    takes(&mut one, "a").await;
+    let mut waited = Millis::ZERO;
+    while waited <= AT_MOST {
+        beats(&two).await;
+        harness.passes(STEP).await;
+        waited = waited.saturating_add(STEP);
+    }
+    beats(&two).await;
+    two.store.leave().await.unwrap();
+    visitor.submit(manual("q", &["b"])).await;
+    one.store.leave().await.unwrap();
+    let mut three = one.joined(node("three")).await.expect("it can be shared");
+    takes(&mut three, "b").await;
+}

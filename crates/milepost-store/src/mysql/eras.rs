@@ -43,11 +43,15 @@ pub(super) fn is_settled(session: u64) -> String {
 pub(super) const SAID: &str = "(EXISTS (SELECT 1 FROM sync_tasks WHERE go > 1) \
     OR EXISTS (SELECT 1 FROM milepost_going WHERE go > 1))";
 
-/// A sign of life of a node: if it belongs to an era, that is there, and all words were for it.
+/// A sign of life of a node: if it belongs to an era, that is there, and all words were for it. One whose session was ended
+/// has none to give.
 pub(super) fn see(session: u64) -> String {
-    let settled = is_settled(session);
+    let there = format!(
+        "EXISTS (SELECT 1 FROM milepost_settled e JOIN milepost_nodes m ON m.session = e.session \
+         WHERE e.session = {session} AND m.ended = 0)"
+    );
     format!(
-        "UPDATE sync_tasks SET go = 1 WHERE go > 1 AND {settled}; UPDATE milepost_going SET go = 1 WHERE go > 1 AND {settled}"
+        "UPDATE sync_tasks SET go = 1 WHERE go > 1 AND {there}; UPDATE milepost_going SET go = 1 WHERE go > 1 AND {there}"
     )
 }
 

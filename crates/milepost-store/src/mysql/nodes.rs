@@ -60,7 +60,7 @@ impl Shared {
         let Some(session) = self.session() else { return Ok(()) };
         let sql = format!(
             "START TRANSACTION; UPDATE milepost_counters SET offered = offered + 1 WHERE id = 1; \
-             UPDATE milepost_nodes SET ended = 1, seen_at = {NOW} WHERE session = {session} AND ended = 0; {}; COMMIT",
+             {}; UPDATE milepost_nodes SET ended = 1, seen_at = {NOW} WHERE session = {session} AND ended = 0; COMMIT",
             see(session)
         );
         self.server.ask("leave", &sql).await.map(drop)
