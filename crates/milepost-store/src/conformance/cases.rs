@@ -279,6 +279,7 @@ macro_rules! __conformance_cases {
                 a_letter_keeps_its_first_answer,
                 a_node_can_call_the_others,
                 a_node_that_was_given_up_says_nothing_of_an_era_when_it_leaves,
+                a_rolling_restart_hands_the_era_on_by_nodes_that_are_full,
             }
             random {
                 any_history_keeps_the_invariants_and_matches_the_memory_store,

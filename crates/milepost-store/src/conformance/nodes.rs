@@ -383,3 +383,25 @@ pub(super) async fn a_node_that_was_given_up_says_nothing_of_an_era_when_it_leav
     let mut three = one.joined(node("three")).await.expect("it can be shared");
     takes(&mut three, "b").await;
 }
+
+/// Somebody is there all the time: who was there together with a node of an era belongs to it, though it has no room to
+/// claim again, and though that node comes back under its name.
+pub(super) async fn a_rolling_restart_hands_the_era_on_by_nodes_that_are_full(harness: &dyn Harness) {
+    let Some([mut one, mut two, _]) = three(harness).await else { return };
+    one.submit(manual("p", &["a", "b", "c"])).await;
+    takes(&mut one, "a").await;
+    assert!(!two.claim_up_to(0).await.knows_era, "it cannot tell yet");
+    harness.passes(STEP).await;
+    beats(&one).await;
+    one.store.leave().await.unwrap();
+    let mut one = two.joined(node("one")).await.expect("it can be shared");
+    assert!(!one.claim_up_to(0).await.knows_era, "it cannot tell yet");
+    harness.passes(STEP).await;
+    beats(&two).await;
+    two.store.leave().await.unwrap();
+    let mut two = one.joined(node("two")).await.expect("it can be shared");
+    harness.passes(STEP).await;
+    beats(&one).await;
+    takes(&mut two, "b").await;
+    takes(&mut one, "c").await;
+}

@@ -339,7 +339,10 @@ impl Data {
         }
         match self.sessions.era_of(session) {
             Era::Known => return true,
-            Era::Unknown => return false,
+            Era::Unknown => {
+                self.sessions.wants_to_know(session);
+                return false;
+            }
             Era::GoesOn => self.keep_to_this_era(),
             Era::Begins => {
                 for plan in self.plans.values_mut().filter(|plan| plan.ended_at.is_none()) {

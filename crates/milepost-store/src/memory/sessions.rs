@@ -46,6 +46,8 @@ struct Member {
     membership: Membership,
     /// It knows which era it is in.
     settled: bool,
+    /// It wants to know, and could not be told yet.
+    asks: bool,
     said: Beat,
 }
 
@@ -165,6 +167,13 @@ impl Sessions {
         }
     }
 
+    /// It will be told when a node of an era is seen.
+    pub(super) fn wants_to_know(&mut self, session: u64) {
+        if let Some(own) = self.members.values_mut().find(|member| member.session == session) {
+            own.asks = true;
+        }
+    }
+
     pub(super) fn timestamp(&self, at: Instant) -> Timestamp {
         self.clock.timestamp(at)
     }
@@ -202,6 +211,7 @@ impl Sessions {
             expires_at: now + membership.lease.as_duration(),
             membership: membership.clone(),
             settled: false,
+            asks: false,
             said: Beat::default(),
         };
         self.members.insert(identity.name.clone(), member);
@@ -296,10 +306,14 @@ impl Data {
         }
     }
 
-    /// A sign of life: if it belongs to an era, that is there, and all words were for it.
+    /// A sign of life: if it belongs to an era, that is there, and all words were for it. Whoever is here and wants to know
+    /// belongs to it too from now on: one that is busy may ask no more before this node is gone.
     fn see(&mut self, session: u64) {
         if self.sessions.is_settled_member(session) {
             self.keep_to_this_era();
+            for member in self.sessions.members.values_mut().filter(|member| !member.ended) {
+                member.settled |= member.asks;
+            }
         }
     }
 

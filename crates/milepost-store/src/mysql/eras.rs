@@ -39,19 +39,28 @@ pub(super) fn is_settled(session: u64) -> String {
     format!("EXISTS (SELECT 1 FROM milepost_settled WHERE session = {session})")
 }
 
-/// Whether anything was said that may be for this era or the next.
+/// Whether anything was said that may be for this era or the next, or anybody wants to know which one it is in.
 pub(super) const SAID: &str = "(EXISTS (SELECT 1 FROM sync_tasks WHERE go > 1) \
-    OR EXISTS (SELECT 1 FROM milepost_going WHERE go > 1))";
+    OR EXISTS (SELECT 1 FROM milepost_going WHERE go > 1) OR EXISTS (SELECT 1 FROM milepost_asking))";
+
+const FORGET_SETTLED: &str = "DELETE FROM milepost_settled WHERE session NOT IN (SELECT session FROM milepost_nodes)";
 
 /// A sign of life of a node: if it belongs to an era, that is there, and all words were for it. One whose session was ended
-/// has none to give.
+/// has none to give. Whoever is here and wants to know belongs to it too from now on: one that is busy may ask no more
+/// before this node is gone.
 pub(super) fn see(session: u64) -> String {
     let there = format!(
         "EXISTS (SELECT 1 FROM milepost_settled e JOIN milepost_nodes m ON m.session = e.session \
          WHERE e.session = {session} AND m.ended = 0)"
     );
     format!(
-        "UPDATE sync_tasks SET go = 1 WHERE go > 1 AND {there}; UPDATE milepost_going SET go = 1 WHERE go > 1 AND {there}"
+        "UPDATE sync_tasks SET go = 1 WHERE go > 1 AND {there}; \
+         UPDATE milepost_going SET go = 1 WHERE go > 1 AND {there}; \
+         INSERT IGNORE INTO milepost_settled SELECT n.session FROM milepost_asking a \
+         JOIN milepost_nodes n ON n.session = a.session AND n.ended = 0 \
+         JOIN milepost_nodes m ON m.session = {session} AND m.ended = 0 \
+         JOIN milepost_settled e ON e.session = m.session; \
+         DELETE FROM milepost_asking WHERE {there}; {FORGET_SETTLED}"
     )
 }
 
@@ -83,6 +92,7 @@ impl Turn {
             let change = if goes_on {
                 "UPDATE sync_tasks SET go = 1 WHERE go > 1; UPDATE milepost_going SET go = 1 WHERE go > 1".to_owned()
             } else if begun {
+                self.ask(&format!("INSERT IGNORE INTO milepost_asking VALUES ({own})")).await?;
                 return Ok(false);
             } else {
                 let by_default = if default == Recovery::Auto { "'auto'" } else { "'manual'" };
@@ -92,8 +102,10 @@ impl Turn {
                      UPDATE milepost_going SET go = go - 1; DELETE FROM milepost_going WHERE go = 0"
                 )
             };
-            let forget = "DELETE FROM milepost_settled WHERE session NOT IN (SELECT session FROM milepost_nodes)";
-            self.ask(&format!("{change}; {forget}; INSERT INTO milepost_settled VALUES ({own})")).await?;
+            let known = format!(
+                "INSERT INTO milepost_settled VALUES ({own}); DELETE FROM milepost_asking WHERE session = {own}"
+            );
+            self.ask(&format!("{change}; {FORGET_SETTLED}; {known}")).await?;
             for plan in self.desk.plans.values_mut() {
                 let new = if goes_on {
                     going::once_seen(plan.go)

@@ -145,6 +145,9 @@ const MIGRATIONS: &[&[&str]] = &[&[
     r"CREATE TABLE IF NOT EXISTS milepost_settled (
         session     BIGINT NOT NULL PRIMARY KEY COMMENT 'of a node that knows which era it is in'
     )",
+    r"CREATE TABLE IF NOT EXISTS milepost_asking (
+        session     BIGINT NOT NULL PRIMARY KEY COMMENT 'of a node that wants to know and could not be told yet'
+    )",
     r"CREATE TABLE IF NOT EXISTS milepost_going (
         task        BIGINT NOT NULL PRIMARY KEY COMMENT 'set going by itself, where recovery is manual',
         go          TINYINT NOT NULL COMMENT 'as of plans'

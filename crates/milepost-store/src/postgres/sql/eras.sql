@@ -13,13 +13,24 @@ CREATE FUNCTION @.go_now(own bigint, automatic boolean) RETURNS smallint LANGUAG
     SELECT CASE WHEN automatic OR EXISTS (SELECT FROM @.settled s WHERE s.session = own) THEN 1 ELSE 2 END::smallint
 $$;
 
--- A sign of life of this node: if it belongs to an era, that is there, and all words were for it.
+-- A sign of life of this node: if it belongs to an era, that is there, and all words were for it. Whoever is here and wants
+-- to know belongs to it too from now on: one that is busy may ask no more before this node is gone.
 CREATE FUNCTION @.see(own bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT FROM @.settled s WHERE s.session = own) THEN
         PERFORM @.keep_to_this_era(NULL);
+        IF EXISTS (SELECT FROM @.asking) THEN
+            WITH asked AS (DELETE FROM @.asking RETURNING session)
+            INSERT INTO @.settled SELECT n.session FROM asked JOIN @.nodes n ON n.session = asked.session AND NOT n.ended
+            ON CONFLICT DO NOTHING;
+            PERFORM @.forget_settled();
+        END IF;
     END IF;
 END $$;
+
+CREATE FUNCTION @.forget_settled() RETURNS void LANGUAGE sql AS $$
+    DELETE FROM @.settled s WHERE NOT EXISTS (SELECT FROM @.nodes n WHERE n.session = s.session)
+$$;
 
 -- What was said for all plans, or for one, is for no other era than this.
 CREATE FUNCTION @.keep_to_this_era(only_plan bigint) RETURNS void LANGUAGE plpgsql AS $$
@@ -48,13 +59,15 @@ BEGIN
     ) THEN
         PERFORM @.keep_to_this_era(NULL);
     ELSIF @.has_begun() THEN
+        INSERT INTO @.asking VALUES (own) ON CONFLICT DO NOTHING;
         RETURN false;
     ELSE
         UPDATE @.plans SET go = CASE WHEN coalesce(automatic, by_default) THEN 1 ELSE greatest(go - 1, 0) END
         WHERE ended_at IS NULL AND automatic IS NOT TRUE;
         UPDATE @.task_runtimes SET go = go - 1 WHERE go > 0;
     END IF;
-    DELETE FROM @.settled s WHERE NOT EXISTS (SELECT FROM @.nodes n WHERE n.session = s.session);
+    PERFORM @.forget_settled();
+    DELETE FROM @.asking a WHERE a.session = own;
     INSERT INTO @.settled VALUES (own);
     RETURN true;
 END $$;

@@ -129,6 +129,11 @@ CREATE TABLE @.settled (
     session     bigint PRIMARY KEY
 );
 
+-- Those that want to know and could not be told yet.
+CREATE TABLE @.asking (
+    session     bigint PRIMARY KEY
+);
+
 CREATE TABLE @.letters (
     no          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     id          text COLLATE "C" NOT NULL UNIQUE,

@@ -11,8 +11,7 @@ hear(lease, ARGV[FIRST + 2])
 call('ZADD', M .. 'sessions', clock + lease, me)
 call('HSET', node, 'seen', clock, 'hand', ARGV[FIRST + 3], 'capacity', ARGV[FIRST + 4])
 call('ZADD', M .. 'nodes', clock, name)
--- The era that it belongs to is there, and all words were for it.
-if is_settled() then keep_to_this_era() end
+see()
 reap()
 local more = free_orphans()
 
@@ -85,6 +84,7 @@ end
 -- Nodes that were not seen for a day are forgotten.
 for _, old in ipairs(call('ZRANGEBYSCORE', M .. 'nodes', '-inf', clock - DAY, 'LIMIT', 0, 20)) do
   call('ZREM', M .. 'nodes', old)
+  call('SREM', SETTLED_SESSIONS, call('HGET', M .. 'node:' .. old, 'session') or '')
   call('DEL', M .. 'node:' .. old)
 end
 flush()

@@ -69,6 +69,8 @@ local function is_lost() return me ~= '' and not is_member(me) end
 -- was set going by itself.
 
 local SETTLED_SESSIONS, GOING = M .. 'settled', M .. 'going'
+-- Those that want to know their era and could not be told yet.
+local ASKING = M .. 'asking'
 -- What was said that may be for this era or the next: 'p' or 't' and the number of the plan or task.
 local SAID = M .. 'said'
 
@@ -150,6 +152,17 @@ local function keep_to_this_era(only)
       if not is_plan and own_go(no) > 1 then call('HSET', GOING, no, 1) end
     end
   end
+end
+
+-- A sign of life of the caller: if it belongs to an era, that is there, and all words were for it. Whoever is here and wants
+-- to know belongs to it too from now on: one that is busy may ask no more before the caller is gone.
+local function see()
+  if not is_settled() then return end
+  keep_to_this_era()
+  for _, session in ipairs(call('SMEMBERS', ASKING)) do
+    if is_member(session) then call('SADD', SETTLED_SESSIONS, session) end
+  end
+  call('DEL', ASKING)
 end
 
 local function open_tasks(plan)

@@ -19,7 +19,10 @@ for _, session in ipairs(call('SMEMBERS', SETTLED_SESSIONS)) do
   if (seen[session] or 0) > started then goes_on = true end
   if not current[session] then call('SREM', SETTLED_SESSIONS, session) end
 end
-if not goes_on and has_begun() then return { 'unknown' } end
+if not goes_on and has_begun() then
+  call('SADD', ASKING, me)
+  return { 'unknown' }
+end
 
 local function begin_era()
   for _, no in ipairs(call('ZRANGE', M .. 'open', 0, -1)) do
@@ -40,5 +43,6 @@ end
 
 if goes_on then keep_to_this_era() else begin_era() end
 call('SADD', SETTLED_SESSIONS, me)
+call('SREM', ASKING, me)
 flush()
 return { 'settled' }

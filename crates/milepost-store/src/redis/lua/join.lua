@@ -5,6 +5,7 @@ hear(lease, ARGV[FIRST + 4])
 local key = M .. 'node:' .. name
 local before = call('HGET', key, 'session')
 if before and is_member(before) then end_session(before) end
+if before then call('SREM', SETTLED_SESSIONS, before) end
 local session = call('HINCRBY', COUNTERS, 'session', 1)
 call('ZADD', M .. 'sessions', clock + lease, session)
 call('HSET', key, 'session', session, 'boot', boot, 'pid', pid, 'started', clock, 'seen', clock, 'hand', 0, 'capacity', 0)

@@ -5,7 +5,7 @@ if me ~= '' and is_member(me) then
     local node = M .. 'node:' .. name
     if call('HGET', node, 'session') == me then call('HSET', node, 'seen', clock) end
   end
-  if is_settled() then keep_to_this_era() end
+  see()
   end_session(me)
 end
 local more = free_orphans()
