@@ -417,8 +417,8 @@ impl Case<'_> {
         };
         let on = node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
         let interrupted = format!("it was interrupted{on} {}: {how}", self.since(since));
-        let manual =
-            self.stored.waits_for_person || task.spec().settings.recovery_or(self.recovery) == Recovery::Manual;
+        let manual = self.stored.waits_for_word(self.recovery)
+            || task.spec().settings.recovery_or(self.recovery) == Recovery::Manual;
         let verb = if task.status() == TaskStatus::RollingBack { "rollback" } else { "resume" };
         let why = if self.plan.status == PlanStatus::Paused {
             let by = self.plan.changed_by.as_ref();
@@ -436,7 +436,7 @@ impl Case<'_> {
 
     /// All nodes were gone, and nobody has set it going since.
     fn waits_for_person(&self) -> Option<Why> {
-        if !self.stored.waits_for_person {
+        if !self.stored.waits_for_word(self.recovery) {
             return None;
         }
         let (task, plan) = (self.task().id(), &self.plan.id);

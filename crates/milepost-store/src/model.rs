@@ -157,6 +157,15 @@ pub struct StoredTask {
     pub claim_events: Vec<Record>,
 }
 
+impl StoredTask {
+    /// Whether it waits for a person, among nodes that do this with plans that do not say. What such a plan was set going
+    /// for tells nothing of a rollback: that goes on after the end of its plan, and then only the nodes' setting counts.
+    pub fn waits_for_word(&self, default: Recovery) -> bool {
+        let told = self.task.status() != TaskStatus::RollingBack;
+        self.waits_for_person && (told || self.task.spec().settings.recovery_or(default) == Recovery::Manual)
+    }
+}
+
 // --- committing ---
 
 /// What happened to one task, and the task it makes.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use milepost_core::api::{Explanation, Reason};
-use milepost_core::plan::PlanCommand;
+use milepost_core::plan::{PlanCommand, Recovery};
 use milepost_core::task::{By, PlanStatus, TaskStatus};
 use milepost_core::time::Timestamp;
 use milepost_engine::{Registry, Verb, explain};
@@ -365,4 +365,27 @@ async fn a_rollback_that_is_held_after_the_end_of_its_plan_names_no_verb_of_the_
     passes_by(&store).await;
     let node = world.idle_node(Arc::new(store.reopen()), Registry::new(), |_| {});
     says(&why(&node, "a").await, Reason::Interrupted, "all nodes were gone", Some("milepost rollback a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_after_the_end_of_a_plan_that_goes_on_by_itself_waits_for_no_person() {
+    let world = World::new();
+    let (before, _, flaky, store) = node(&world);
+    flaky.fail("t", 2);
+    before
+        .submit(
+            "{plan: p, stages: [{name: s, uses: noop, rollback: {uses: noop}}, \
+             {name: t, uses: flaky, retry: {max_attempts: 1}}], tasks: [{id: a}]}",
+        )
+        .await;
+    assert_eq!(before.ended("p").await.status, PlanStatus::Failed);
+    let idle = world.idle_node(Arc::new(store.reopen()), Registry::new(), |_| {});
+    idle.does(of_task("a"), Verb::Rollback).await;
+    passes_by(&store).await;
+    passes_by(&store).await;
+    let node = world.idle_node(Arc::new(store.reopen()), Registry::new(), |_| {});
+    says(&why(&node, "a").await, Reason::NodeFull, "its turn is next", None);
+    let now = node.engine.clock().now();
+    let manual = explain(&**node.engine.store(), &task_id("a"), now, Recovery::Manual).await.unwrap().unwrap();
+    says(&manual, Reason::Interrupted, "all nodes were gone", Some("milepost rollback a"));
 }
