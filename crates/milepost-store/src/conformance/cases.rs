@@ -104,6 +104,7 @@ macro_rules! __conformance_cases {
                 who_changed_a_plan_is_kept_while_its_status_is,
                 a_rollback_that_sleeps_after_the_end_of_its_manual_plan_waits_for_a_person,
                 a_rollback_that_is_set_going_waits_for_no_other_that_is_not,
+                a_claim_of_one_plan_uses_its_words_up_though_its_node_cannot_run_it,
             }
             commit {
                 a_commit_is_visible_with_dense_sequence_numbers,
@@ -280,6 +281,7 @@ macro_rules! __conformance_cases {
                 a_node_can_call_the_others,
                 a_node_that_was_given_up_says_nothing_of_an_era_when_it_leaves,
                 a_rolling_restart_hands_the_era_on_by_nodes_that_are_full,
+                a_node_that_cannot_tell_its_era_wakes_what_goes_on_by_itself,
             }
             random {
                 any_history_keeps_the_invariants_and_matches_the_memory_store,

@@ -405,3 +405,16 @@ pub(super) async fn a_rolling_restart_hands_the_era_on_by_nodes_that_are_full(ha
     takes(&mut two, "b").await;
     takes(&mut one, "c").await;
 }
+
+/// However many are due before it that may not be taken.
+pub(super) async fn a_node_that_cannot_tell_its_era_wakes_what_goes_on_by_itself(harness: &dyn Harness) {
+    let Some([mut one, mut two, _]) = three(harness).await else { return };
+    let sleepers: Vec<String> = (0..70).map(|n| format!("m-{n}")).collect();
+    one.submit(sleepers.iter().fold(plan("p"), |plan, id| plan.task(id)).manual().max(100)).await;
+    one.submit(plan("q").task("auto").automatic()).await;
+    for held in one.claim().await.tasks {
+        two.now = one.falls_asleep(&held).await;
+    }
+    let claimed = two.claim_up_to(1).await;
+    assert_eq!((ids(&claimed), claimed.knows_era), (vec!["auto"], false));
+}

@@ -533,3 +533,13 @@ pub(super) async fn a_rollback_that_is_set_going_waits_for_no_other_that_is_not(
     assert!(ids(&scene.claim().await).is_empty());
     assert_eq!(ids(&scene.claim_only("q").await), ["held"]);
 }
+
+pub(super) async fn a_claim_of_one_plan_uses_its_words_up_though_its_node_cannot_run_it(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task("a").manual()).await;
+    scene.plans = false;
+    assert!(ids(&scene.claim_only("p").await).is_empty());
+    scene.plans = true;
+    scene.crash().await;
+    assert!(scene.plan("p").await.waits_for_person);
+    assert!(ids(&scene.claim().await).is_empty());
+}

@@ -23,7 +23,10 @@ if only ~= '' then
   wanted = plan_of(no)
   -- What was said for it was for the node that runs it now, and no other.
   keep_to_this_era(no)
-  if not known[wanted.kind] then return { 'ok', 0, 0, '', {}, string.format('%.0f', now) } end
+  if not known[wanted.kind] then
+    flush()
+    return { 'ok', 0, 0, '', {}, string.format('%.0f', now) }
+  end
 end
 
 -- More than this is left to the next round, so that nobody else waits for long.
@@ -123,6 +126,9 @@ end
 
 local function has_own_go(no) return own_go(no) >= needed end
 
+-- Of a node that knows its era, all may start that are in the lists of what is asleep.
+local may_wake = needed > 1 and function(no) return may_start(no, plan_of(call('HGET', M .. 'task:' .. no, 'plan'))) end
+
 -- Also when the clock of whoever asked for it is ahead of the caller's.
 local function undo_of(plan)
   local most = math.max(room(plan), 0) + 16
@@ -148,11 +154,7 @@ else
       for _, no in ipairs(call('ZRANGE', M .. place .. ':' .. kind, 0, limit + 64)) do found(recovery, unpad(no), 0) end
     end
     for _, place in ipairs(goes_on_with.due) do
-      local sleeping = M .. place .. ':' .. kind
-      local over = call('ZRANGEBYSCORE', sleeping, '-inf', now, 'WITHSCORES', 'LIMIT', 0, limit + 64)
-      for index = 1, #over, 2 do found(due, unpad(over[index]), over[index + 1]) end
-      local later = call('ZRANGEBYSCORE', sleeping, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-      if later[2] then next_due = math.min(next_due or math.huge, tonumber(later[2])) end
+      due_of(M .. place .. ':' .. kind, limit + 64, may_wake)
     end
     local left, offset = limit + 1, 0
     repeat
