@@ -282,6 +282,7 @@ macro_rules! __conformance_cases {
                 a_node_that_was_given_up_says_nothing_of_an_era_when_it_leaves,
                 a_rolling_restart_hands_the_era_on_by_nodes_that_are_full,
                 a_node_that_cannot_tell_its_era_wakes_what_goes_on_by_itself,
+                words_for_a_plan_that_a_node_runs_alone_are_for_that_node,
             }
             random {
                 any_history_keeps_the_invariants_and_matches_the_memory_store,

@@ -418,3 +418,21 @@ pub(super) async fn a_node_that_cannot_tell_its_era_wakes_what_goes_on_by_itself
     let claimed = two.claim_up_to(1).await;
     assert_eq!((ids(&claimed), claimed.knows_era), (vec!["auto"], false));
 }
+
+/// Also what is said while it runs, and what is said for one task of it.
+pub(super) async fn words_for_a_plan_that_a_node_runs_alone_are_for_that_node(harness: &dyn Harness) {
+    let Some([mut one, two, mut visitor]) = three(harness).await else { return };
+    two.store.leave().await.unwrap();
+    visitor.submit(manual("p", &["a", "b", "c"])).await;
+    let a = one.claim_only("p").await.tasks.remove(0);
+    visitor.verb("p", PlanCommand::Resume).await;
+    visitor.operator("b", Command::Pause(ann())).await;
+    visitor.operator("b", Command::Resume(ann())).await;
+    one.finishes(&a).await;
+    let b = one.claim_only("p").await.tasks.remove(0);
+    one.finishes(&b).await;
+    one.store.leave().await.unwrap();
+    let mut three = one.joined(node("three")).await.expect("it can be shared");
+    assert!(ids(&three.claim().await).is_empty());
+    assert!(three.plan("p").await.waits_for_person);
+}

@@ -44,7 +44,8 @@ pub(super) async fn claim(inner: &Inner, request: &ClaimRequest) -> Result<Claim
             None => return Err(StoreError::NotFound { what: "plan", id: id.to_string() }),
         },
     };
-    let settled = settle_era(inner, session, request.recovery, only).await?;
+    // Whoever runs one plan only speaks for no other.
+    let settled = only.is_some() || settle_era(inner, session, request.recovery).await?;
     let claiming = Claiming { inner, request, only, session, needed: going::needed(settled) };
     let mut claimed = Claimed { now: request.now.unwrap_or_default(), ..Claimed::default() };
     claiming.find_doubtful(&mut claimed).await?;
@@ -86,28 +87,17 @@ pub(super) async fn claim(inner: &Inner, request: &ClaimRequest) -> Result<Claim
     Ok(claimed.in_era(settled))
 }
 
-/// A node that claims for the first time finds out which era it is in; false while it cannot tell. One that runs one plan
-/// only speaks for no other.
-async fn settle_era(inner: &Inner, session: i64, recovery: Recovery, only: Option<i64>) -> Result<bool, StoreError> {
-    if inner.session.is_settled(session, only) {
+/// A node that claims for the first time finds out which era it is in; false while it cannot tell.
+async fn settle_era(inner: &Inner, session: i64, recovery: Recovery) -> Result<bool, StoreError> {
+    if inner.session.is_settled(session) {
         return Ok(true);
     }
-    let (by_default, asking) = (recovery == Recovery::Auto, "find out which era it is");
-    let rows = match only {
-        Some(plan) => {
-            inner
-                .server
-                .write(asking, "SELECT @.use_up($1, $2)", &[(&session, Type::INT8), (&plan, Type::INT8)])
-                .await?
-        }
-        None => {
-            let parameters: &super::connect::Parameters<'_> = &[(&session, Type::INT8), (&by_default, Type::BOOL)];
-            inner.server.write(asking, "SELECT @.settle_era($1, $2)", parameters).await?
-        }
-    };
+    let by_default = recovery == Recovery::Auto;
+    let parameters: &super::connect::Parameters<'_> = &[(&session, Type::INT8), (&by_default, Type::BOOL)];
+    let rows = inner.server.write("find out which era it is", "SELECT @.settle_era($1, $2)", parameters).await?;
     let settled = rows[0].get(0);
     if settled {
-        inner.session.settle(session, only);
+        inner.session.settle(session);
     }
     Ok(settled)
 }

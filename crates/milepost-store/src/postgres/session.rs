@@ -25,16 +25,14 @@ pub(super) struct Session {
     pub(super) membership: Membership,
     /// The session's number, and the last lease given in it; none for a visitor.
     now: Mutex<Option<(i64, i64)>>,
-    /// The session that is known to have found out which era it is in, and one plan that it needs no era for.
+    /// The session that is known to have found out which era it is in.
     settled: AtomicI64,
-    settled_for: AtomicI64,
 }
 
 impl Session {
     /// A node takes the place of whoever had its name.
     pub(super) async fn open(server: &Server, membership: Membership) -> Result<Self, StoreError> {
-        let session =
-            Self { membership, now: Mutex::new(None), settled: AtomicI64::new(0), settled_for: AtomicI64::new(0) };
+        let session = Self { membership, now: Mutex::new(None), settled: AtomicI64::new(0) };
         session.begin(server).await?;
         Ok(session)
     }
@@ -52,18 +50,12 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn is_settled(&self, session: i64, only: Option<i64>) -> bool {
-        match only {
-            Some(plan) => self.settled_for.load(Ordering::Acquire) == plan,
-            None => self.settled.load(Ordering::Acquire) == session,
-        }
+    pub(super) fn is_settled(&self, session: i64) -> bool {
+        self.settled.load(Ordering::Acquire) == session
     }
 
-    pub(super) fn settle(&self, session: i64, only: Option<i64>) {
-        match only {
-            Some(plan) => self.settled_for.store(plan, Ordering::Release),
-            None => self.settled.store(session, Ordering::Release),
-        }
+    pub(super) fn settle(&self, session: i64) {
+        self.settled.store(session, Ordering::Release);
     }
 
     /// None for a visitor.

@@ -73,9 +73,11 @@ BEGIN
 END $$;
 
 -- What was said for a plan was for the node that runs it now, and no other.
-CREATE FUNCTION @.use_up(own bigint, only_plan bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION @.use_up(own bigint, only_plan bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM @.begin_write(own);
-    PERFORM @.keep_to_this_era(only_plan);
-    RETURN true;
+    IF EXISTS (SELECT FROM @.plans p WHERE p.go > 1 AND p.no = only_plan)
+        OR EXISTS (SELECT FROM @.task_runtimes r WHERE r.go > 0 AND r.go > 1 AND r.plan = only_plan) THEN
+        PERFORM @.begin_write(own);
+        PERFORM @.keep_to_this_era(only_plan);
+    END IF;
 END $$;

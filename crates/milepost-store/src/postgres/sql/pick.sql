@@ -13,6 +13,9 @@ BEGIN
     IF NOT EXISTS (SELECT FROM @.nodes n WHERE n.session = own AND NOT n.ended) THEN
         RAISE EXCEPTION 'the session of this node has ended' USING ERRCODE = 'MP001';
     END IF;
+    IF only_plan IS NOT NULL THEN
+        PERFORM @.use_up(own, only_plan);
+    END IF;
     clock := @.now_ms();
     IF NOT pending_only AND wanted > 0 THEN
         -- The interrupted by number, then what is due by time.
