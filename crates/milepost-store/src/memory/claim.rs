@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use crate::going::{self, Going};
 use crate::model::{ClaimRequest, Claimed, Wake};
 
-use super::data::{Data, Held, Hold, Lock};
+use super::data::{Data, Held, Hold, Lock, TaskEntry};
 use super::line::Place;
 
 /// On whose behalf tasks are taken on.
@@ -77,11 +77,12 @@ impl Data {
             return entry.line.pending.first().map(|turn| turn.no);
         }
         // Only what a person set going by itself, whoever of its tenant comes before it in line.
-        let turn = |no: &i64| match self.entry(*no).place {
-            Place::Pending(turn) if self.entry(*no).go >= needed && self.tenant_holder(*no).is_none() => Some(turn),
+        let turn = |task: &TaskEntry| match task.place {
+            Place::Pending(turn) if task.go >= needed && self.tenant_holder(turn.no).is_none() => Some(turn),
             Place::Pending(_) | Place::Nowhere | Place::Idle | Place::Due(_) | Place::Recovery { .. } => None,
         };
-        entry.order.iter().filter_map(turn).min().map(|turn| turn.no)
+        let tasks = self.let_go.iter().filter_map(|no| self.tasks.get(no)).filter(|task| task.plan == plan);
+        tasks.filter_map(turn).min().map(|turn| turn.no)
     }
 
     /// Whether anybody has to be asked first.

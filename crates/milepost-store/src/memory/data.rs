@@ -34,6 +34,8 @@ pub(super) struct Data {
     pub(super) plan_nos: HashMap<PlanId, i64>,
     pub(super) tasks: BTreeMap<i64, TaskEntry>,
     pub(super) task_nos: HashMap<TaskId, i64>,
+    /// All tasks that were set going by themselves, and some that were once.
+    pub(super) let_go: BTreeSet<i64>,
     pub(super) tenants: HashMap<Tenant, BTreeSet<i64>>,
     pub(super) locks: BTreeMap<Tenant, Lock>,
     pub(super) line: Line,
@@ -308,6 +310,7 @@ impl Data {
             self.plan_entry_mut(plan).go = word;
         } else if entry.going().lacks(word) {
             self.entry_mut(no).go = word;
+            self.let_go.insert(no);
         }
     }
 
@@ -331,10 +334,7 @@ impl Data {
         if let Some(plan) = only {
             let entry = self.plan_entry_mut(plan);
             entry.go = going::once_seen(entry.go);
-            for no in entry.order.clone() {
-                let task = self.entry_mut(no);
-                task.go = going::once_seen(task.go);
-            }
+            self.change_let_go(Some(plan), going::once_seen);
             return true;
         }
         match self.sessions.era_of(session) {
@@ -348,7 +348,7 @@ impl Data {
                 for plan in self.plans.values_mut().filter(|plan| plan.ended_at.is_none()) {
                     plan.go = going::in_new_era(plan.recovery(), default, plan.go);
                 }
-                self.tasks.values_mut().for_each(|task| task.go = task.go.saturating_sub(1));
+                self.change_let_go(None, |go| go.saturating_sub(1));
             }
         }
         self.sessions.settle(session);
@@ -358,7 +358,19 @@ impl Data {
     /// A node of this era is there.
     pub(super) fn keep_to_this_era(&mut self) {
         self.plans.values_mut().for_each(|plan| plan.go = going::once_seen(plan.go));
-        self.tasks.values_mut().for_each(|task| task.go = going::once_seen(task.go));
+        self.change_let_go(None, going::once_seen);
+    }
+
+    /// What becomes of the numbers of tasks, of one plan or of all: most tasks have none.
+    fn change_let_go(&mut self, of: Option<i64>, change: impl Fn(u8) -> u8) {
+        let tasks = &mut self.tasks;
+        self.let_go.retain(|no| {
+            let Some(task) = tasks.get_mut(no) else { return false };
+            if of.is_none_or(|plan| plan == task.plan) {
+                task.go = change(task.go);
+            }
+            task.go > going::HELD
+        });
     }
 }
 
