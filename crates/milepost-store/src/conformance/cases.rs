@@ -71,6 +71,7 @@ macro_rules! __conformance_cases {
                 a_resumed_task_comes_before_others_of_its_tenant,
                 locks_name_tenant_plan_and_task,
                 waiters_of_a_plan_that_does_not_run_do_not_starve_others,
+                waiters_of_plans_that_wait_for_a_person_do_not_starve_others,
                 a_rollback_asked_for_by_an_operator_waits_for_its_tenant,
                 a_lost_node_keeps_the_locks_of_its_tasks,
                 a_task_that_ends_in_its_claim_lets_the_next_of_its_tenant_run,

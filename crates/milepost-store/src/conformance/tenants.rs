@@ -212,3 +212,17 @@ pub(super) async fn a_waiter_that_is_paused_or_cancelled_lets_the_next_of_its_te
         }
     }
 }
+
+pub(super) async fn waiters_of_plans_that_wait_for_a_person_do_not_starve_others(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task_of("first", "t").automatic()).await;
+    for n in 0..20 {
+        scene.submit(plan(&format!("held-{n}")).task_of(&format!("h-{n}"), "t").manual()).await;
+    }
+    scene.submit(plan("q").task_of("last", "t").automatic()).await;
+    // All others line up for their tenant.
+    scene.claim_one("first").await;
+    scene.crash().await;
+    let first = scene.claim_one("first").await;
+    scene.finishes(&first).await;
+    scene.claim_one("last").await;
+}

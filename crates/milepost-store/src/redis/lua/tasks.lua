@@ -63,7 +63,8 @@ local function offer_line(tenant)
     queue(task, plan, place)
     call('HSET', M .. 'task:' .. no, 'place', place)
     plan.look = true
-    if plan.slots < plan.max and (task.asked or plan.status == PLAN_RUNNING) then runnable = runnable + 1 end
+    local may_start = plan_goes(plan) or own_go(no) > 0
+    if may_start and plan.slots < plan.max and (task.asked or plan.status == PLAN_RUNNING) then runnable = runnable + 1 end
     from = '[' .. pad(plan.no + 1)
   end
   call('ZADD', M .. 'renew', 'NX', clock + 5000, tenant)
