@@ -284,6 +284,8 @@ macro_rules! __conformance_cases {
                 a_rolling_restart_hands_the_era_on_by_nodes_that_are_full,
                 a_node_that_cannot_tell_its_era_wakes_what_goes_on_by_itself,
                 words_for_a_plan_that_a_node_runs_alone_are_for_that_node,
+                a_task_that_is_set_going_is_not_left_in_line_behind_one_that_is_not,
+                a_task_that_is_set_going_for_the_next_era_leaves_its_line,
             }
             random {
                 any_history_keeps_the_invariants_and_matches_the_memory_store,

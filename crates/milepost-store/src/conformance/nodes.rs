@@ -436,3 +436,58 @@ pub(super) async fn words_for_a_plan_that_a_node_runs_alone_are_for_that_node(ha
     assert!(ids(&three.claim().await).is_empty());
     assert!(three.plan("p").await.waits_for_person);
 }
+
+fn of_one_tenant(tasks: &[&str]) -> PlanBuilder {
+    tasks.iter().fold(plan("p"), |plan, task| plan.task_of(task, "t")).max(10)
+}
+
+/// What is set going by itself goes through a pause.
+async fn set_going(scene: &mut Scene<'_>, task: &str) {
+    for command in [Command::Pause(ann()), Command::Resume(ann())] {
+        scene.operator(task, command).await;
+    }
+}
+
+/// It lined up for a node that takes them all, and that is gone when the tenant is free.
+pub(super) async fn a_task_that_is_set_going_is_not_left_in_line_behind_one_that_is_not(harness: &dyn Harness) {
+    let Some([mut one, two, mut visitor]) = three(harness).await else { return };
+    one.submit(of_one_tenant(&["zero", "first", "ahead", "wanted"])).await;
+    takes(&mut one, "zero").await;
+    one.store.leave().await.unwrap();
+    two.store.leave().await.unwrap();
+    let mut manual = one.joined(node("manual")).await.expect("it can be shared");
+    manual.recovery = Recovery::Manual;
+    assert!(ids(&manual.claim().await).is_empty());
+    let mut auto = one.joined(node("auto")).await.expect("it can be shared");
+    harness.passes(STEP).await;
+    beats(&manual).await;
+    let first = auto.claim_one("first").await;
+    set_going(&mut visitor, "wanted").await;
+    assert!(ids(&auto.claim().await).is_empty());
+    auto.finishes(&first).await;
+    auto.store.leave().await.unwrap();
+    manual.claim_one("wanted").await;
+}
+
+/// Whether its tenant is free before the era begins or after.
+pub(super) async fn a_task_that_is_set_going_for_the_next_era_leaves_its_line(harness: &dyn Harness) {
+    for free_before in [true, false] {
+        let Some([mut one, mut two, mut visitor]) = three(harness).await else { return };
+        one.submit(of_one_tenant(&["first", "ahead", "wanted"]).manual()).await;
+        one.claim_one("first").await;
+        set_going(&mut visitor, "wanted").await;
+        assert!(ids(&one.claim().await).is_empty());
+        let mut waited = Millis::ZERO;
+        while waited <= AT_MOST {
+            beats(&two).await;
+            harness.passes(STEP).await;
+            waited = waited.saturating_add(STEP);
+        }
+        beats(&two).await;
+        if !free_before {
+            assert!(ids(&two.claim().await).is_empty());
+        }
+        visitor.operator_finds_it_interrupted("first", Command::Cancel(ann())).await;
+        two.claim_one("wanted").await;
+    }
+}

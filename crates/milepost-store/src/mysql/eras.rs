@@ -114,6 +114,9 @@ impl Turn {
                 };
                 (plan.go, plan.begun) = (new, true);
             }
+            if !goes_on {
+                self.wake_let_go().await?;
+            }
         }
         // It is remembered only when it is found in the store: this transaction may yet come to nothing.
         Ok(true)

@@ -64,7 +64,8 @@ BEGIN
     ELSE
         UPDATE @.plans SET go = CASE WHEN coalesce(automatic, by_default) THEN 1 ELSE greatest(go - 1, 0) END
         WHERE ended_at IS NULL AND automatic IS NOT TRUE;
-        UPDATE @.task_runtimes SET go = go - 1 WHERE go > 0;
+        -- Whoever is still set going does not stay in line among those that are not.
+        UPDATE @.task_runtimes SET go = go - 1, queue = CASE WHEN queue = 1 AND go > 1 THEN 0 ELSE queue END WHERE go > 0;
     END IF;
     PERFORM @.forget_settled();
     DELETE FROM @.asking a WHERE a.session = own;

@@ -32,15 +32,21 @@ BEGIN
 END $$;
 
 -- The first of each plan in line for a tenant that nobody has any more: a plan that is paused must not keep another
--- plan's task waiting, and waking everybody would cost as much as there are waiters. True when somebody was woken.
+-- plan's task waiting, and waking everybody would cost as much as there are waiters. What was set going by itself waits for
+-- none of its plan that was not. True when somebody was woken.
 CREATE FUNCTION @.wake_waiters(tenants text[]) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE @.task_runtimes r SET queue = 0 FROM (
-        SELECT DISTINCT ON (w.tenant, w.plan) w.no
+        (SELECT DISTINCT ON (w.tenant, w.plan) w.no
         FROM (SELECT DISTINCT t.tenant COLLATE "C" AS tenant FROM unnest(tenants) t (tenant)) t
         JOIN @.task_runtimes w ON w.tenant = t.tenant AND w.queue = 1
         WHERE NOT EXISTS (SELECT FROM @.locks l WHERE l.tenant = t.tenant)
-        ORDER BY w.tenant, w.plan, w.rank, w.no
+        ORDER BY w.tenant, w.plan, w.rank, w.no)
+        UNION
+        SELECT w.no FROM (SELECT DISTINCT t.tenant COLLATE "C" AS tenant FROM unnest(tenants) t (tenant)) t
+        JOIN @.task_runtimes w ON w.tenant = t.tenant AND w.queue = 1 AND w.go > 0
+        JOIN @.plans p ON p.no = w.plan AND p.go = 0
+        WHERE NOT EXISTS (SELECT FROM @.locks l WHERE l.tenant = t.tenant)
     ) first WHERE r.no = first.no;
     RETURN FOUND;
 END $$;

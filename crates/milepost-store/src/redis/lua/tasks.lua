@@ -46,26 +46,51 @@ local function unqueue(task, plan)
   call('ZREM', M .. LET_GO[task.place] .. plan.no, pad(task.no))
 end
 
+local function next_in(line, from) return call('ZRANGEBYLEX', line, from, '+', 'LIMIT', 0, 1)[1] end
+local function after_plan(no) return '[' .. pad(no + 1) end
+
+local function leave_line(tenant, member)
+  call('ZREM', M .. 'line:' .. tenant, member)
+  call('ZREM', M .. 'letline:' .. tenant, member)
+end
+
+local function step_out(tenant, member)
+  leave_line(tenant, member)
+  local no = unpad(string.sub(member, 33))
+  local task = load_task(no)
+  local plan = plan_of(task.plan)
+  local place = task.asked and 'undo' or 'ready'
+  queue(task, plan, place)
+  call('HSET', M .. 'task:' .. no, 'place', place)
+  plan.look = true
+  return task, plan
+end
+
+-- What was set going by itself waits for none of its plan that was not.
+local function offer_let_go(tenant)
+  local line, from = M .. 'letline:' .. tenant, '-'
+  while true do
+    local member = next_in(line, from)
+    if not member then return end
+    local plan = plan_of(unpad(string.sub(member, 1, 16)))
+    if plan_goes(plan) then from = after_plan(plan.no) else step_out(tenant, member) end
+  end
+end
+
 -- Lets the first in line of each plan try again: a plan that is paused must not keep another plan's task waiting. After
 -- a few that can run nobody else needs to be woken now; a later look takes care of those if none of the few did run.
 local FEW = 8
 local function offer_line(tenant)
+  offer_let_go(tenant)
   local line = M .. 'line:' .. tenant
   local from, runnable = '-', 0
   while runnable < FEW do
-    local first = call('ZRANGEBYLEX', line, from, '+', 'LIMIT', 0, 1)[1]
+    local first = next_in(line, from)
     if not first then return end
-    call('ZREM', line, first)
-    local no = unpad(string.sub(first, 33))
-    local task = load_task(no)
-    local plan = plan_of(task.plan)
-    local place = task.asked and 'undo' or 'ready'
-    queue(task, plan, place)
-    call('HSET', M .. 'task:' .. no, 'place', place)
-    plan.look = true
-    local may_start = plan_goes(plan) or own_go(no) > 0
+    local task, plan = step_out(tenant, first)
+    local may_start = plan_goes(plan) or own_go(task.no) > 0
     if may_start and plan.slots < plan.max and (task.asked or plan.status == PLAN_RUNNING) then runnable = runnable + 1 end
-    from = '[' .. pad(plan.no + 1)
+    from = after_plan(plan.no)
   end
   call('ZADD', M .. 'renew', 'NX', clock + 5000, tenant)
 end
@@ -73,7 +98,9 @@ end
 local function line_up(task)
   local plan = plan_of(task.plan)
   unqueue(task, plan)
-  call('ZADD', M .. 'line:' .. task.tenant, 0, line_member(task))
+  local member = line_member(task)
+  call('ZADD', M .. 'line:' .. task.tenant, 0, member)
+  if plan.says ~= 'auto' and own_go(task.no) > 0 then call('ZADD', M .. 'letline:' .. task.tenant, 0, member) end
   call('HSET', M .. 'task:' .. task.no, 'place', 'line')
   call('ZADD', M .. 'renew', 'NX', clock + 5000, task.tenant)
   plan.look = true
@@ -139,7 +166,7 @@ local function unplace(task, plan)
     unqueue(task, plan)
     plan.look = true
   elseif place == 'line' then
-    call('ZREM', M .. 'line:' .. task.tenant, line_member(task))
+    leave_line(task.tenant, line_member(task))
   elseif not is_in_no_list(place) then
     call('SREM', M .. 'idle:' .. plan.no, task.no)
     if FOUND_BY_KIND[place] then call('ZREM', M .. place .. ':' .. plan.kind, member) end
