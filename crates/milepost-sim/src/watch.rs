@@ -234,9 +234,12 @@ impl Watch {
         }
         let fence = stored.task.version();
         given.push(Given { lease, process, fence });
-        self.leases.insert(id.clone(), (lease, process));
         let last = self.fences.entry(id.clone()).or_default();
-        *last = fence.max(*last);
+        // Of an answer that was slow there may be a later one already.
+        if fence >= *last {
+            *last = fence;
+            self.leases.insert(id.clone(), (lease, process));
+        }
         Ok(())
     }
 
