@@ -162,6 +162,8 @@ impl Watch {
                     taken_at = taken_by.as_ref().map(|_| record.at());
                 }
                 Event::TaskStarted { .. } => taken_at = Some(record.at()),
+                // A rollback that was asked for says no more when it is taken on.
+                Event::StageStarted { .. } if !seen.taken => taken_at = Some(record.at()),
                 _ => {}
             }
             sequence += 1;
