@@ -13,7 +13,7 @@ use milepost_core::plan::Plan;
 use milepost_core::task::{Event, PlanStatus, Record, Task, TaskStatus};
 use milepost_core::time::Timestamp;
 use milepost_engine::OnStoreLoss;
-use milepost_store::{Change, ChangeQuery, Changed, Claimed, Holder, PlanRow, Position, StoredTask};
+use milepost_store::{Change, ChangeQuery, Changed, Claimed, Holder, PlanRow, Position, StoreError, StoredTask};
 
 use crate::seen::Seen;
 use crate::shared::Shared;
@@ -397,7 +397,9 @@ impl Shared {
             let query = ChangeQuery { after, plan: None, limit: 1000 };
             let Ok(changes) = self.truth.changes(query).await else { return };
             for change in &changes.items {
-                self.look_at(change).await;
+                // What a server fails to tell is asked for again.
+                let Ok(()) = self.look_at(change).await else { return };
+                self.state().watch.upto = change.position;
             }
             self.state().watch.upto = changes.upto;
             if !changes.more {
@@ -406,9 +408,9 @@ impl Shared {
         }
     }
 
-    async fn look_at(&self, change: &Change) {
+    async fn look_at(&self, change: &Change) -> Result<(), StoreError> {
         let stored = match &change.what {
-            Changed::Task { task, .. } => self.stored(task).await,
+            Changed::Task { task, .. } => self.truth.task(task).await?,
             Changed::Plan { .. } => {
                 if self.by_log {
                     self.forget_removed(&BTreeSet::new()).await;
@@ -426,6 +428,7 @@ impl Shared {
         if let Err(violation) = checked {
             self.violated(violation);
         }
+        Ok(())
     }
 
     /// What was written to the simulated store was looked at then; what was written to a server was not.
