@@ -74,15 +74,18 @@ impl Place {
         let (address, name) = (self.server.address(), &self.name);
         let url = match self.server.kind() {
             "postgres" => format!("{address}{}options=-c%20search_path%3D{name}", separator(address)),
-            "mysql" => match address.rsplit_once('/') {
-                Some((server, _)) => format!("{server}/{name}"),
-                None => address.to_owned(),
-            },
+            "mysql" => {
+                let (scheme, authority, _) = parts(address).unwrap_or_default();
+                format!("{scheme}://{authority}/{name}")
+            }
             _ => format!("{address}{}prefix={name}", separator(address)),
         };
-        let url = match (port, host(&url)) {
-            (Some(port), Some(own)) => url.replacen(&format!("{own}/"), &format!("127.0.0.1:{port}/"), 1),
-            (Some(_) | None, _) => url,
+        let url = match port {
+            Some(port) => {
+                let detail = "the server's address has no host".to_owned();
+                at_port(&url, port).ok_or(StoreError::Format { detail })?
+            }
+            None => url,
         };
         let url = StoreUrl::parse(&url).map_err(|error| StoreError::Format { detail: error.to_string() })?;
         url.open(membership).await
@@ -137,13 +140,44 @@ impl Place {
     }
 }
 
+/// Scheme, who at which host, and the rest.
+fn parts(address: &str) -> Option<(&str, &str, &str)> {
+    let (scheme, rest) = address.split_once("://")?;
+    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    Some((scheme, authority, path))
+}
+
 /// `host:port` of an address, if it names a port.
 fn host(address: &str) -> Option<&str> {
-    let host = address.split_once("://")?.1.split(['/', '?']).next()?;
-    let host = host.rsplit('@').next()?;
+    let host = parts(address)?.1.rsplit('@').next()?;
     host.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok()).map(|_| host)
+}
+
+/// The same place by another port of this machine.
+fn at_port(address: &str, port: u16) -> Option<String> {
+    let (scheme, authority, path) = parts(address)?;
+    let who = authority.rfind('@').map_or("", |at| &authority[..=at]);
+    Some(format!("{scheme}://{who}127.0.0.1:{port}{path}"))
 }
 
 fn separator(address: &str) -> char {
     if address.contains('?') { '&' } else { '?' }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::at_port;
+
+    #[test]
+    fn an_address_leads_through_a_proxy_with_or_without_a_path() {
+        for (address, by_proxy) in [
+            ("redis://localhost:6379", "redis://127.0.0.1:9"),
+            ("redis://localhost:6379?prefix=x", "redis://127.0.0.1:9?prefix=x"),
+            ("mysql://a:b@db:3306/x", "mysql://a:b@127.0.0.1:9/x"),
+            ("postgres://a:db:5432@db:5432/x?y=z", "postgres://a:db:5432@127.0.0.1:9/x?y=z"),
+        ] {
+            assert_eq!(at_port(address, 9).as_deref(), Some(by_proxy));
+        }
+        assert_eq!(at_port("localhost:6379", 9), None);
+    }
 }
