@@ -74,17 +74,29 @@ impl Schedule {
 
     async fn play_in_place(&self, server: &Server, trace: Trace) -> Result<Report, BoxError> {
         let place = server.place().await?;
-        let report = World::on_server(self, place.clone(), trace).await?.play().await;
-        // What the nodes had open may still be closing.
-        for _ in 0..20 {
-            if place.remove().await.is_ok() {
-                return Ok(report);
-            }
-            tokio::time::sleep(OPEN_AGAIN).await;
+        let played = match World::on_server(self, place.clone(), trace).await {
+            Ok(world) => Ok(world.play().await),
+            Err(error) => Err(error),
+        };
+        // Whatever came of it, nothing is left behind; and what was found is told, also if something is.
+        let removed = removed(&place).await;
+        let mut report = played?;
+        if let Err(error) = removed {
+            report.violation.get_or_insert_with(|| format!("what was played cannot be removed: {error}"));
         }
-        place.remove().await?;
         Ok(report)
     }
+}
+
+/// What the nodes had open may still be closing.
+async fn removed(place: &Place) -> Result<(), BoxError> {
+    for _ in 0..20 {
+        if place.remove().await.is_ok() {
+            return Ok(());
+        }
+        tokio::time::sleep(OPEN_AGAIN).await;
+    }
+    place.remove().await
 }
 
 /// Whoever has no answer asks again so soon.
@@ -128,6 +140,8 @@ pub(crate) struct World<'a> {
     outside: Outside,
     /// By node.
     processes: Vec<Process>,
+    /// Of all processes there ever were: one that lost its name may still be there.
+    lives: Vec<Arc<Life>>,
     pub(crate) visitor: Process,
     started: usize,
     asked: usize,
@@ -184,6 +198,7 @@ impl<'a> World<'a> {
             ground,
             outside,
             processes: Vec::new(),
+            lives: vec![visitor.life.clone()],
             visitor,
             started: 0,
             asked: 0,
@@ -199,15 +214,15 @@ impl<'a> World<'a> {
     async fn play(mut self) -> Report {
         let shared = self.shared.clone();
         if shared.by_log {
-            tokio::spawn(look_on(shared.clone()));
+            self.visitor.life.spawn(look_on(shared.clone()).boxed());
         }
         tokio::select! {
             biased;
             () = shared.over() => {}
             () = self.play_steps() => {}
         }
-        for process in &self.processes {
-            process.life.kill();
+        for life in &self.lives {
+            life.kill();
         }
         let commits = shared.state().watch.commits;
         Report { violation: shared.violation(), simulated: shared.elapsed(), trace: shared.take_trace(), commits }
@@ -274,6 +289,7 @@ impl<'a> World<'a> {
         let who = format!("#{number}");
         self.shared.say(&who, || format!("starts as {name}"));
         let life = Life::new();
+        self.lives.push(life.clone());
         let lease = Millis::new(self.schedule.lease_ms);
         let born = Born {
             shared: self.shared.clone(),
@@ -444,7 +460,7 @@ impl<'a> World<'a> {
         let resubmit = if update { Resubmit::Update } else { Resubmit::Same };
         let Some(engine) = self.visitor.engine.get().cloned() else { return };
         let (shared, pause) = (self.shared.clone(), self.pace(ASKS_AGAIN));
-        tokio::spawn(async move {
+        let submits = async move {
             // Whoever submits does it until there is an answer.
             loop {
                 let submitted = engine.submit(plan.clone(), start, resubmit).await;
@@ -462,7 +478,8 @@ impl<'a> World<'a> {
                 }
                 tokio::time::sleep(pause).await;
             }
-        });
+        };
+        self.visitor.life.spawn(submits.boxed());
     }
 
     /// A queue that delivers at least once: until it is told that the message is durable, and sometimes again.
@@ -479,7 +496,7 @@ impl<'a> World<'a> {
         let Some(visitor) = self.visitor.engine.get().cloned() else { return };
         let (engine, life) = (process.engine.get().unwrap_or(&visitor).clone(), process.life.clone());
         let (shared, task, pause) = (self.shared.clone(), task.clone(), self.pace(ASKS_AGAIN));
-        tokio::spawn(async move {
+        let delivers = async move {
             let mut left = again + 1;
             // A task that never comes is waited for so long.
             for _ in 0..100 {
@@ -501,7 +518,8 @@ impl<'a> World<'a> {
                 }
                 tokio::time::sleep(pause).await;
             }
-        });
+        };
+        self.visitor.life.spawn(delivers.boxed());
     }
 
     /// Everything runs from here on.
@@ -601,10 +619,13 @@ async fn look_on(shared: Arc<Shared>) {
 
 /// A process whose name another one has taken ends by itself, and whoever looks after it starts it again.
 async fn ends_when_ousted(engine: Engine, life: Arc<Life>, shared: Arc<Shared>, who: String) {
-    let why = engine.ousted().await;
-    if !life.is_dead() {
-        shared.say(&who, || why);
-        life.kill();
+    tokio::select! {
+        biased;
+        () = life.died() => {}
+        why = engine.ousted() => {
+            shared.say(&who, || why);
+            life.kill();
+        }
     }
 }
 
