@@ -1,4 +1,5 @@
-//! Liveness: once nothing goes wrong any more, every task ends, or waits for something that `explain` names and that is so.
+//! Liveness: once nothing goes wrong any more, every task ends, or waits for something that `explain` names and that is so. What waits
+//! for a person since nodes were gone goes on when one says so.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,8 +10,8 @@ use futures::future::BoxFuture;
 use milepost_core::api::{Explanation, Reason};
 use milepost_core::id::TaskId;
 use milepost_core::plan::{Recovery, TaskCounts};
-use milepost_core::task::{PlanStatus, Task, TaskStatus};
-use milepost_engine::{Received, VerbError, explain};
+use milepost_core::task::{By, PlanStatus, Task, TaskStatus};
+use milepost_engine::{Received, Target, Verb, VerbError, explain};
 use milepost_store::{PlanQuery, StoreError};
 
 use crate::shared::Shared;
@@ -21,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(15 * 60);
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// What is not written in a schedule takes its time however fast that is played.
 const REAL_PATIENCE: Duration = Duration::from_secs(150);
+/// How often a person sets going what waits for that: a node that was told to stop may end an era once more.
+const MOST_WORDS: u32 = 5;
 
 impl World<'_> {
     /// Waits until nothing is left to do, and says who is stuck if that takes too long.
@@ -28,7 +31,7 @@ impl World<'_> {
         self.revive();
         // What the engine does once a minute it does so on a real server too.
         let (patience, every) = (self.pace(PATIENCE).max(REAL_PATIENCE), self.pace(LOOK_EVERY));
-        let (mut seen, mut since) = (0, self.shared.elapsed());
+        let (mut seen, mut since, mut words) = (0, self.shared.elapsed(), 0);
         loop {
             tokio::time::sleep(every).await;
             self.shared.look().await;
@@ -39,12 +42,22 @@ impl World<'_> {
             self.revive();
             let looked_at = self.shared.state().watch.upto;
             let Some(stuck) = self.shared.unsettled().await else {
-                let Some(wrong) = self.shared.wrong_at_end().await else { return };
-                self.shared.look().await;
-                if self.shared.state().watch.upto == looked_at {
-                    return self.shared.violated(wrong);
+                if let Some(wrong) = self.shared.wrong_at_end().await {
+                    self.shared.look().await;
+                    if self.shared.state().watch.upto == looked_at {
+                        return self.shared.violated(wrong);
+                    }
+                    // Something came in between.
+                    continue;
                 }
-                // Something came in between.
+                // What waits for a person since all nodes were gone goes on when one says so.
+                let Some(waits) = self.shared.waits_for_a_word().await else { return };
+                if words == MOST_WORDS {
+                    return self.shared.violated(format!("{waits}, {words} times over (2: liveness)"));
+                }
+                words += 1;
+                self.set_all_going(words).await;
+                since = self.shared.elapsed();
                 continue;
             };
             let commits = self.shared.state().watch.commits;
@@ -57,7 +70,54 @@ impl World<'_> {
     }
 }
 
+impl World<'_> {
+    /// A person sets going what waits for it: whole plans first, and then one task after the other.
+    async fn set_all_going(&self, times: u32) {
+        let Some(engine) = self.visitor.engine.get() else { return };
+        let by = By::new(format!("person at the end {times}"));
+        let mut targets = Vec::new();
+        if times == 1 {
+            let query = PlanQuery { open_only: true, after: None, limit: 1000 };
+            let plans = self.shared.truth.plans(query).await.map(|page| page.items).unwrap_or_default();
+            let waiting = plans.into_iter().filter(|plan| plan.waits_for_person);
+            targets.extend(waiting.map(|plan| (Target::Plan(plan.id), Verb::Resume)));
+        }
+        if targets.is_empty() {
+            for id in self.shared.open() {
+                let Ok(Some((task, why))) = self.shared.explained(&id).await else { continue };
+                let verb = if task.status() == TaskStatus::RollingBack { Verb::Rollback } else { Verb::Resume };
+                if why.reason == Reason::Interrupted {
+                    targets.push((Target::Task(id), verb));
+                }
+            }
+        }
+        for (target, verb) in targets {
+            let words = format!("{verb:?} {target:?}");
+            let answer = engine.operate(target, verb, by.clone()).await;
+            self.shared.say("person", || format!("{words}: {:?}", answer.map(drop)));
+        }
+    }
+}
+
 impl Shared {
+    /// Tasks that have not ended.
+    fn open(&self) -> Vec<TaskId> {
+        let state = self.state();
+        state.watch.tasks().filter(|task| !task.status().is_ended()).map(|task| task.id().clone()).collect()
+    }
+
+    /// The first task that waits for a person because its node, or all nodes, were gone.
+    async fn waits_for_a_word(&self) -> Option<String> {
+        for id in self.open() {
+            if let Ok(Some((task, why))) = self.explained(&id).await
+                && why.reason == Reason::Interrupted
+            {
+                return Some(format!("{id} is {} and waits for a person: {}", task.status(), why.message));
+            }
+        }
+        None
+    }
+
     /// The queue was told that it need not keep a message.
     pub(crate) async fn acknowledged(self: &Arc<Self>, task: &TaskId, received: Received) {
         self.look_again().await;
@@ -77,11 +137,7 @@ impl Shared {
 
     /// The first task that neither has ended nor waits for something that is named.
     async fn unsettled(&self) -> Option<String> {
-        let open: Vec<TaskId> = {
-            let state = self.state();
-            state.watch.tasks().filter(|task| !task.status().is_ended()).map(|task| task.id().clone()).collect()
-        };
-        for id in open {
+        for id in self.open() {
             match self.explained(&id).await {
                 Err(error) => return Some(format!("{id} cannot be explained: {error} (2: liveness)")),
                 // One that an update removed is none any more.

@@ -123,7 +123,7 @@ pub(crate) struct Process {
     pub(crate) number: usize,
     pub(crate) life: Arc<Life>,
     /// Once it has opened the store.
-    engine: Arc<OnceLock<Engine>>,
+    pub(crate) engine: Arc<OnceLock<Engine>>,
     skew_ms: i64,
 }
 
