@@ -353,8 +353,10 @@ impl Flow {
 
     /// What was received under this id, compared with this signal; none if nothing was.
     pub(super) fn known_signal(&self, id: &IdempotencyKey, name: &StageName, payload: &Value) -> Option<KnownSignal> {
-        let known = self.remembered.iter().rev().find(|known| known.id == *id)?;
-        Some(if known.digest == digest(name, payload) { KnownSignal::Same } else { KnownSignal::Other })
+        let mut known = self.remembered.iter().filter(|known| known.id == *id).peekable();
+        known.peek()?;
+        let digest = digest(name, payload);
+        Some(if known.any(|known| known.digest == digest) { KnownSignal::Same } else { KnownSignal::Other })
     }
 }
 

@@ -266,6 +266,23 @@ fn a_workflow_knows_its_last_thousand_signals_also_from_its_log_and_its_image() 
     }
 }
 
+/// Two senders could use one id once.
+#[test]
+fn each_signal_that_an_older_log_has_under_one_id_is_known() {
+    let run = |payload| {
+        let mut run = run_of(&[]);
+        run.act(sent("ann", "k", payload));
+        run
+    };
+    let (mut one, two) = (run(json!(1)), run(json!(2)));
+    one.log.extend(two.log.last().cloned());
+    let task = replay(one.task.spec(), &one.log);
+    for known in [1, 2] {
+        assert!(decide(&task, sent("ann", "k", json!(known)), START).unwrap().events.is_empty());
+    }
+    assert!(matches!(decide(&task, sent("ann", "k", json!(3)), START), Err(Rejection::KeyReused { .. })));
+}
+
 #[test]
 fn a_signal_of_an_older_log_has_no_id_and_is_read_as_before() {
     let text = r#"{"SIGNAL_RECEIVED":{"name":"go","payload":1,"by":{"who":"ann"}}}"#;
