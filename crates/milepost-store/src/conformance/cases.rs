@@ -273,6 +273,7 @@ macro_rules! __conformance_cases {
                 a_store_that_was_away_ends_no_era,
                 a_word_that_is_given_to_nobody_in_particular_is_not_lost_with_the_era,
                 a_word_that_is_given_while_a_node_is_there_is_for_its_era,
+                a_task_that_is_set_going_calls_a_node_whatever_else_of_its_plan_waits,
                 whoever_sets_a_task_going_calls_the_other_nodes,
                 a_node_that_goes_on_with_plans_that_do_not_say_finds_them_in_the_era_of_one_that_does_not,
                 a_message_that_a_visitor_takes_in_calls_a_node,

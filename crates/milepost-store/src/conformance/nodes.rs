@@ -12,7 +12,7 @@ use crate::model::{Commit, Holder, LeaseChange, StoredTask, Wake};
 use crate::nodes::{Beat, LEASE, Letter, Membership};
 
 use super::Harness;
-use super::given::{PlanBuilder, Scene, ann, failure, ids, plan, success};
+use super::given::{PlanBuilder, Scene, ann, failure, fatal, ids, plan, success};
 use super::messages::receive;
 
 /// Whoever was called hears of it sooner.
@@ -247,6 +247,34 @@ pub(super) async fn whoever_sets_a_task_going_calls_the_other_nodes(harness: &dy
     visitor.operator("b", Command::LetGo(ann())).await;
     tokio::time::timeout(Duration::from_secs(20), four.store.called()).await.expect("it is called");
     takes(&mut four, "b").await;
+}
+
+/// Others of its plan wait for their tenant, or for a person.
+pub(super) async fn a_task_that_is_set_going_calls_a_node_whatever_else_of_its_plan_waits(harness: &dyn Harness) {
+    let Some([mut one, two, mut visitor]) = three(harness).await else { return };
+    two.store.leave().await.unwrap();
+    one.submit(plan("runs").task("first").task_of("waits", "t").task_of("free", "u").manual().max(9)).await;
+    one.submit(plan("ended").task("held").task("undone").max(9)).await;
+    one.submit(plan("busy").task_of("busy", "t").automatic()).await;
+    for task in one.claim_only("ended").await.tasks {
+        one.does(&task, fatal(0)).await;
+    }
+    let first = one.claim_up_to(1).await.tasks.remove(0);
+    one.finishes(&first).await;
+    one.operator("held", Command::Rollback(ann())).await;
+    one.store.leave().await.unwrap();
+    let mut three = one.joined(node("three")).await.expect("it can be shared");
+    three.recovery = Recovery::Manual;
+    three.claim_one("busy").await;
+    visitor.operator("waits", Command::LetGo(ann())).await;
+    for (wanted, word) in [("free", Command::LetGo(ann())), ("undone", Command::Rollback(ann()))] {
+        assert!(ids(&three.claim().await).is_empty());
+        while tokio::time::timeout(QUIET_FOR, three.store.called()).await.is_ok() {}
+        visitor.operator(wanted, word).await;
+        let called = tokio::time::timeout(AT_MOST.as_duration(), three.store.called()).await;
+        assert!(called.is_ok(), "nobody was called for {wanted}");
+        three.claim_one(wanted).await;
+    }
 }
 
 pub(super) async fn a_node_that_goes_on_with_plans_that_do_not_say_finds_them_in_the_era_of_one_that_does_not(

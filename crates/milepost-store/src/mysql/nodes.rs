@@ -34,19 +34,24 @@ impl Shared {
             text(&node.boot_id),
             forgive = forgive(self.membership.lock_ttl.get()),
         );
-        let mut tries = 0;
-        let answers = loop {
-            tries += 1;
-            match self.server.ask("begin a session", &sql).await {
-                Err(StoreError::Unavailable { source, .. })
-                    if tries < TRIES && source.downcast_ref().is_some_and(is_collision) => {}
-                answers => break answers?,
-            }
-        };
+        let answers = self.ask_in_turn("begin a session", &sql).await?;
         let session =
             answers.into_iter().next_back().unwrap_or_default().pop().map_or(Ok(0), |row| Columns::from(row).natural());
         self.set_session(session.map_err(unavailable("begin a session"))?);
         Ok(())
+    }
+
+    /// A transaction of its own, again if it met another that waited for it.
+    async fn ask_in_turn(&self, doing: &'static str, sql: &str) -> Result<Vec<Vec<Row>>, StoreError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.server.ask(doing, sql).await {
+                Err(StoreError::Unavailable { source, .. })
+                    if tries < TRIES && source.downcast_ref().is_some_and(is_collision) => {}
+                answers => return answers,
+            }
+        }
     }
 
     pub(super) async fn read_clock(&self) -> Result<ClockReading, StoreError> {
@@ -63,7 +68,7 @@ impl Shared {
              {}; UPDATE milepost_nodes SET ended = 1, seen_at = {NOW} WHERE session = {session} AND ended = 0; COMMIT",
             see(session)
         );
-        self.server.ask("leave", &sql).await.map(drop)
+        self.ask_in_turn("leave", &sql).await.map(drop)
     }
 
     /// Answers too whether there is something to sweep.

@@ -15,7 +15,7 @@
 //! | `tasks:PLAN`, `task-numbers`, `tenant:T`, `task:N` | tasks by plan, name and tenant, and each one's record |
 //! | `events:N`, `snapshot:N`, `output:N` | a task's log, an image of a task with a long one, what its stages wrote |
 //! | `ready:PLAN`, `undo:PLAN`, `idle:PLAN`, `line:T` | what waits: to run, to be undone, to go on, for a tenant |
-//! | `ready-plans:KIND`, `undo-plans:KIND`, `due:KIND`, `recovery:KIND`, `silent:KIND` | where a claim looks, by who can run it |
+//! | `ready-plans:KIND`, `undo-plans:KIND`, `due:KIND`, `recovery:KIND`, and `quiet…`, `silent:KIND` of plans that do not say | where a claim looks, by who can run it |
 //! | `settled`, `asking`, `going`, `letgo:PLAN`, `letundo:PLAN`, `letline:T` | nodes that know their era, and that want to; tasks that were set going by themselves, and which of those are to run, to be undone, or in line |
 //! | `locks`, `renew` | since when and under which fence a tenant is held; when to look at its lock again |
 //! | `sessions`, `held:S`, `ended`, `nodes`, `node:NAME` | who is there until when, with which tasks; who was |

@@ -189,15 +189,16 @@ local function offer(plan, list, has)
 end
 
 local function look_at(plan)
-  local free = plan.slots < plan.max
+  local free, goes = plan.slots < plan.max, plan_goes(plan)
+  local runs = free and plan.status == PLAN_RUNNING
+  local function has(list) return call('ZCARD', M .. list .. plan.no) > 0 end
   -- For nodes that go on with plans that do not say, also when others in the same era do not.
-  if plan.says == '' and not plan_goes(plan) then
-    offer(plan, 'quiet', free and plan.status == PLAN_RUNNING and call('ZCARD', M .. 'ready:' .. plan.no) > 0)
+  if plan.says == '' and not goes then
+    offer(plan, 'quiet', runs and has('ready:'))
+    offer(plan, 'quiet-undo', free and has('undo:'))
   end
-  offer(plan, 'ready', free and plan.status == PLAN_RUNNING and
-    call('ZCARD', M .. (plan_goes(plan) and 'ready:' or 'letgo:') .. plan.no) > 0)
-  local undo = plan.says == 'manual' and not plan_goes(plan) and 'letundo:' or 'undo:'
-  offer(plan, 'undo', free and call('ZCARD', M .. undo .. plan.no) > 0)
+  offer(plan, 'ready', runs and has(goes and 'ready:' or 'letgo:'))
+  offer(plan, 'undo', free and has(goes and 'undo:' or 'letundo:'))
   plan.look = false
 end
 

@@ -93,11 +93,11 @@ local recovery, due, next_due = {}, {}, nil
 
 -- Where the caller looks, by what it does with plans that do not say.
 local goes_on_with = by_default == 'auto' and
-  { recovery = { 'recovery', 'silent' }, due = { 'due', 'quiet' }, ready = { 'ready', 'quiet' } } or
-  { recovery = { 'recovery' }, due = { 'due' }, ready = { 'ready' } }
+  { recovery = { 'recovery', 'silent' }, due = { 'due', 'quiet' }, undo = { 'undo', 'quiet-undo' }, ready = { 'ready', 'quiet' } } or
+  { recovery = { 'recovery' }, due = { 'due' }, undo = { 'undo' }, ready = { 'ready' } }
 
--- So many of what is due by now, and when the next will be; whether there is any of either. `may`, where not all may start:
--- those that may not hide nobody behind them.
+-- So many of what is due by now, and when the next will be; whether there is any of either. `may`, for a node that does not
+-- know its era: what may not start hides little behind it, and the node asks again soon whatever is due.
 local function due_of(list, most, may)
   local left, offset = most, 0
   repeat
@@ -110,18 +110,11 @@ local function due_of(list, most, may)
       end
     end
     offset = offset + most
-  until left == 0 or #page < 2 * most
-  local later
-  offset = 0
-  repeat
-    local page = call('ZRANGEBYSCORE', list, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', offset, may and most or 1)
-    for index = 1, #page, 2 do
-      if not later and (not may or may(unpad(page[index]))) then later = tonumber(page[index + 1]) end
-    end
-    offset = offset + most
-  until later or #page == 0
-  if later then next_due = math.min(next_due or math.huge, later) end
-  return left < most or later ~= nil
+  until left == 0 or #page < 2 * most or offset >= MOST
+  if may then return left < most end
+  local later = call('ZRANGEBYSCORE', list, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  if later then next_due = math.min(next_due or math.huge, tonumber(later)) end
+  return left < most or later
 end
 
 local function has_own_go(no) return own_go(no) >= needed end
@@ -156,14 +149,18 @@ else
     for _, place in ipairs(goes_on_with.due) do
       due_of(M .. place .. ':' .. kind, limit + 64, may_wake)
     end
-    local left, offset = limit + 1, 0
-    repeat
-      local page = call('ZRANGE', M .. 'undo-plans:' .. kind, offset, offset + limit)
-      for _, no in ipairs(page) do
-        if undo_of(plan_of(no)) then left = left - 1 end
-      end
-      offset = offset + limit + 1
-    until left <= 0 or #page <= limit
+    local seen = {}
+    for _, list in ipairs(goes_on_with.undo) do
+      local left, offset = limit + 1, 0
+      repeat
+        local page = call('ZRANGE', M .. list .. '-plans:' .. kind, offset, offset + limit)
+        for _, no in ipairs(page) do
+          if not seen[no] and undo_of(plan_of(no)) then left = left - 1 end
+          seen[no] = true
+        end
+        offset = offset + limit + 1
+      until left <= 0 or #page <= limit or offset >= MOST
+    end
   end
 end
 try_all(recovery)

@@ -38,7 +38,10 @@ local LET_GO = { ready = 'letgo:', undo = 'letundo:' }
 local function queue(task, plan, place)
   local turn, member = place == 'undo' and task.wake or task.rank, pad(task.no)
   call('ZADD', M .. place .. ':' .. plan.no, turn, member)
-  if plan.says ~= 'auto' and own_go(task.no) > 0 then call('ZADD', M .. LET_GO[place] .. plan.no, turn, member) end
+  if plan.says ~= 'auto' and own_go(task.no) > 0 and call('ZADD', M .. LET_GO[place] .. plan.no, turn, member) == 1 then
+    -- Its plan may be where claims look already, for others that cannot be taken.
+    if not plan_goes(plan) and plan.look ~= 'quietly' then woke = true end
+  end
 end
 
 local function unqueue(task, plan)
@@ -60,20 +63,21 @@ local function step_out(tenant, member)
   local task = load_task(no)
   local plan = plan_of(task.plan)
   local place = task.asked and 'undo' or 'ready'
+  plan.look = true
   queue(task, plan, place)
   call('HSET', M .. 'task:' .. no, 'place', place)
-  plan.look = true
   return task, plan
 end
 
--- What was set going by itself waits for none of its plan that was not.
+-- What was set going by itself waits for none of its plan that was not. The first of each plan, as below.
 local function offer_let_go(tenant)
   local line, from = M .. 'letline:' .. tenant, '-'
   while true do
     local member = next_in(line, from)
     if not member then return end
     local plan = plan_of(unpad(string.sub(member, 1, 16)))
-    if plan_goes(plan) then from = after_plan(plan.no) else step_out(tenant, member) end
+    if not plan_goes(plan) then step_out(tenant, member) end
+    from = after_plan(plan.no)
   end
 end
 
@@ -179,8 +183,8 @@ local function put(task, plan, quietly)
   local place, member = place_of(task, plan), pad(task.no)
   task.place = place
   if place == 'ready' or place == 'undo' then
-    queue(task, plan, place)
     plan.look = quietly and (plan.look or 'quietly') or true
+    queue(task, plan, place)
   elseif not is_in_no_list(place) then
     call('SADD', M .. 'idle:' .. plan.no, task.no)
     if place == 'due' or place == 'quiet' then
@@ -209,7 +213,10 @@ end
 local function set_go(plan, go)
   if go > 1 then call('SADD', SAID, 'p' .. plan.no) end
   if plan.go == go then return end
-  if plan.go == 0 then call('ZREM', M .. 'quiet-plans:' .. plan.kind, plan.no) end
+  if plan.go == 0 then
+    call('ZREM', M .. 'quiet-plans:' .. plan.kind, plan.no)
+    call('ZREM', M .. 'quiet-undo-plans:' .. plan.kind, plan.no)
+  end
   plan.go, plan.changed, plan.look = go, true, true
   for _, no in ipairs(call('SMEMBERS', M .. 'idle:' .. plan.no)) do replace(no) end
 end
