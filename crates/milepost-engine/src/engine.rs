@@ -355,10 +355,6 @@ impl Inner {
         &self.options.boot_id
     }
 
-    pub(crate) fn recovery(&self) -> Recovery {
-        self.options.recovery
-    }
-
     pub(crate) fn park_after(&self) -> Millis {
         self.options.park_after
     }

@@ -356,8 +356,7 @@ impl Inner {
     fn decide_unheld(&self, stored: &StoredTask, command: Command) -> Result<Decision, Rejection> {
         let now = self.clock.now();
         let status = stored.task.status();
-        let waits = stored.waits_for_word(self.recovery());
-        let held = waits && status == TaskStatus::Pending;
+        let held = stored.waits_for_person && status == TaskStatus::Pending;
         // One that has never run begins at its start in any case; of any other, that is not what was asked.
         let keeps_all = |from_checkpoint| from_checkpoint || stored.task.started_at().is_none();
         let command = match command {
@@ -365,7 +364,7 @@ impl Inner {
             Command::Retry { by, from_checkpoint } if held && keeps_all(from_checkpoint) => Command::LetGo(by),
             command => command,
         };
-        let sleeps = waits && status.is_active() && wakes(&command);
+        let sleeps = stored.waits_for_person && status.is_active() && wakes(&command);
         if !(stored.orphaned || sleeps) || stored.task.interrupted() || stored.task.damage().is_some() {
             return decide(&stored.task, command, now);
         }

@@ -95,19 +95,25 @@ impl Inner {
     }
 
     /// What this node has taken in, it runs by preference, and nobody else was called for it. Where it turns out to have no
-    /// room, others are; once for all that has come in meanwhile.
+    /// room, others are; once for all that has come in meanwhile, and once more if the last of it had no time to be claimed.
     pub(crate) fn call_others_if_full(self: &Arc<Self>) {
-        if !self.membership.is_shared() || self.membership.may_call.swap(true, Ordering::AcqRel) {
+        if !self.membership.is_shared() || self.membership.taken_in.fetch_add(1, Ordering::AcqRel) > 0 {
             return;
         }
         let inner = self.clone();
         self.spawn(async move {
-            inner.rest(FULL_FOR).await;
-            inner.membership.may_call.store(false, Ordering::Release);
-            if inner.is_full()
-                && let Err(error) = inner.store.call().await
-            {
-                tracing::debug!(error = %chain(&error), "the other nodes could not be called");
+            let taken_in = &inner.membership.taken_in;
+            loop {
+                let known = taken_in.load(Ordering::Acquire);
+                inner.rest(FULL_FOR).await;
+                if inner.is_full()
+                    && let Err(error) = inner.store.call().await
+                {
+                    tracing::debug!(error = %chain(&error), "the other nodes could not be called");
+                }
+                if taken_in.compare_exchange(known, 0, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                    break;
+                }
             }
         });
     }

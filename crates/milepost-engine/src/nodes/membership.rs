@@ -1,7 +1,7 @@
 //! What a node knows of its place among others.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Notify, watch};
@@ -25,8 +25,8 @@ pub(crate) struct Membership {
     pub(super) called: Notify,
     /// Letters that the next look into the store may find.
     pub(super) open_letters: Mutex<HashMap<i64, Dealt>>,
-    /// It is about to be seen whether others are to be called.
-    pub(super) may_call: AtomicBool,
+    /// Messages since it was last seen whether others are to be called for them.
+    pub(super) taken_in: AtomicU64,
     /// Why the node has stopped by itself.
     ousted: watch::Sender<Option<String>>,
 }
@@ -41,7 +41,7 @@ impl Membership {
             beats: AtomicBool::new(false),
             called: Notify::new(),
             open_letters: Mutex::default(),
-            may_call: AtomicBool::new(false),
+            taken_in: AtomicU64::new(0),
             ousted: watch::Sender::new(None),
         }
     }

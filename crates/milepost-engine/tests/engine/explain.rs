@@ -388,4 +388,8 @@ async fn a_rollback_after_the_end_of_a_plan_that_goes_on_by_itself_waits_for_no_
     let now = node.engine.clock().now();
     let manual = explain(&**node.engine.store(), &task_id("a"), now, Recovery::Manual).await.unwrap().unwrap();
     says(&manual, Reason::Interrupted, "all nodes were gone", Some("milepost rollback a"));
+    // Whoever types it need not know the nodes' setting.
+    node.does(of_task("a"), Verb::Rollback).await;
+    let set_going = explain(&**node.engine.store(), &task_id("a"), now, Recovery::Manual).await.unwrap().unwrap();
+    says(&set_going, Reason::NodeFull, "its turn is next", None);
 }
