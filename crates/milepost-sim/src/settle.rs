@@ -55,9 +55,12 @@ impl World<'_> {
                 if words == MOST_WORDS {
                     return self.shared.violated(format!("{waits}, {words} times over (2: liveness)"));
                 }
-                words += 1;
-                self.set_all_going(words).await;
-                since = self.shared.elapsed();
+                if self.set_all_going(words + 1).await {
+                    words += 1;
+                    since = self.shared.elapsed();
+                } else if self.shared.elapsed() - since > patience {
+                    return self.shared.violated(format!("{waits}, and cannot be set going (2: liveness)"));
+                }
                 continue;
             };
             let commits = self.shared.state().watch.commits;
@@ -71,9 +74,9 @@ impl World<'_> {
 }
 
 impl World<'_> {
-    /// A person sets going what waits for it: whole plans first, and then one task after the other.
-    async fn set_all_going(&self, times: u32) {
-        let Some(engine) = self.visitor.engine.get() else { return };
+    /// A person sets going what waits for it: whole plans first, and then one task after the other. Whether any was.
+    async fn set_all_going(&self, times: u32) -> bool {
+        let Some(engine) = self.visitor.engine.get() else { return false };
         let by = By::new(format!("person at the end {times}"));
         let mut targets = Vec::new();
         if times == 1 {
@@ -91,11 +94,14 @@ impl World<'_> {
                 }
             }
         }
+        let mut any = false;
         for (target, verb) in targets {
             let words = format!("{verb:?} {target:?}");
             let answer = engine.operate(target, verb, by.clone()).await;
+            any |= answer.is_ok();
             self.shared.say("person", || format!("{words}: {:?}", answer.map(drop)));
         }
+        any
     }
 }
 
