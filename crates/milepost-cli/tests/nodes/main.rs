@@ -11,6 +11,7 @@ mod support;
 mod wrong_clock;
 
 mod clock;
+mod failover;
 mod killed;
 mod ledger;
 mod node;

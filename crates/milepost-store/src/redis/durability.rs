@@ -21,14 +21,23 @@ pub(super) async fn check_version(link: &Link) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Looks at the settings that decide it, and says plainly what they mean. A server that does not tell is warned about too.
-pub(super) async fn warn_of_losses(link: &Link) {
+/// Refuses a server that may drop what it has at any time, and says plainly what its other settings mean. One that does not
+/// tell is warned about.
+pub(super) async fn check_losses(link: &Link) -> Result<(), StoreError> {
     let policy = setting(link, "maxmemory-policy").await;
+    if let Some(policy) = policy.as_deref().filter(|policy| *policy != "noeviction") {
+        let detail = format!(
+            "redis evicts keys when its memory is full (maxmemory-policy {policy}), and plans, events and locks would \
+             vanish; say `redis-cli CONFIG SET maxmemory-policy noeviction`, and the same in its configuration"
+        );
+        return Err(StoreError::Format { detail });
+    }
     let append_only = setting(link, "appendonly").await;
     let sync = setting(link, "appendfsync").await;
-    for warning in warnings(policy.as_deref(), append_only.as_deref(), sync.as_deref()) {
+    for warning in warnings(policy.is_some(), append_only.as_deref(), sync.as_deref()) {
         tracing::warn!("{warning}");
     }
+    Ok(())
 }
 
 async fn setting(link: &Link, name: &str) -> Option<String> {
@@ -40,18 +49,13 @@ async fn setting(link: &Link, name: &str) -> Option<String> {
     pair.into_iter().next_back()
 }
 
-fn warnings(policy: Option<&str>, append_only: Option<&str>, sync: Option<&str>) -> Vec<String> {
+fn warnings(tells_policy: bool, append_only: Option<&str>, sync: Option<&str>) -> Vec<String> {
     let mut warnings = Vec::new();
-    match policy {
-        Some("noeviction") => {}
-        Some(policy) => warnings.push(format!(
-            "redis evicts keys when its memory is full (maxmemory-policy {policy}): plans, events and locks can vanish; \
-             set it to noeviction"
-        )),
-        None => warnings.push(
+    if !tells_policy {
+        warnings.push(
             "redis does not tell its maxmemory-policy; unless it is noeviction, plans, events and locks can vanish"
                 .to_owned(),
-        ),
+        );
     }
     match (append_only, sync) {
         (Some("yes"), Some("always")) => {}
@@ -83,10 +87,10 @@ mod tests {
     use super::warnings;
 
     #[test]
-    fn only_a_server_that_syncs_always_and_evicts_nothing_is_passed_in_silence() {
-        assert!(warnings(Some("noeviction"), Some("yes"), Some("always")).is_empty());
-        assert_eq!(warnings(Some("noeviction"), Some("yes"), Some("everysec")).len(), 1);
-        assert_eq!(warnings(Some("allkeys-lru"), Some("no"), Some("everysec")).len(), 2);
-        assert_eq!(warnings(None, None, None).len(), 2);
+    fn only_a_server_that_syncs_always_and_tells_its_policy_is_passed_in_silence() {
+        assert!(warnings(true, Some("yes"), Some("always")).is_empty());
+        assert_eq!(warnings(true, Some("yes"), Some("everysec")).len(), 1);
+        assert_eq!(warnings(true, Some("no"), Some("everysec")).len(), 1);
+        assert_eq!(warnings(false, None, None).len(), 2);
     }
 }

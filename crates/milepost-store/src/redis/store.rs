@@ -39,7 +39,8 @@ pub struct RedisStore {
 impl RedisStore {
     /// Opens the store under `redis://host:port/db?prefix=executor`, as a node or as a visitor.
     ///
-    /// On a cluster, or with `cluster=true`, the prefix is one hash tag. What the server's settings can lose is logged.
+    /// On a cluster, or with `cluster=true`, the prefix is one hash tag. What the server's settings can lose is logged, and one that
+    /// evicts keys is refused.
     pub async fn open(url: &str, membership: Membership) -> Result<Self, StoreError> {
         let address = Address::parse(url)?;
         let link = Link::new(&address.url)?;
@@ -51,7 +52,7 @@ impl RedisStore {
         let prelude = Prelude { prefix, lock_ttl: membership.lock_ttl.get() };
         // A visitor keeps nothing of its own, and should not be told with every question.
         if membership.node.is_some() {
-            durability::warn_of_losses(&link).await;
+            durability::check_losses(&link).await?;
         }
         let opened = nodes::read_clock(&link).await?;
         let shared = Arc::new(Shared::new(link, prelude, membership, name));
