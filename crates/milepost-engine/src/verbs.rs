@@ -289,7 +289,7 @@ impl Inner {
         }
         let held = stored.epoch > 0 && !stored.orphaned && stored.task.status().is_active();
         if held && self.membership.is_shared() {
-            return self.ask_holder(task, stored.epoch, &asked).await;
+            return self.ask_holder(task, &asked).await;
         }
         let version = stored.task.version();
         // What is decided here is committed for this very version, so that nothing can come in between.

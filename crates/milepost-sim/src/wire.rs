@@ -13,10 +13,10 @@ use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
 use milepost_core::time::Timestamp;
 use milepost_store::{
-    Beat, Beaten, Book, BookChange, ChangeQuery, Changes, ClaimRequest, Claimed, ClockReading, Commit, Committed,
-    Entry, EntryQuery, EventQuery, Letter, LockRow, LogChunk, LogQuery, MovedPlan, NodeRow, Note, Page, PlanChange,
-    PlanQuery, PlanRow, Position, Posted, Store, StoreError, StoreStats, StoredEvent, StoredTask, Submission,
-    Submitted, TaskQuery, TaskRow, TokenRow,
+    Answered, Beat, Beaten, Book, BookChange, ChangeQuery, Changes, ClaimRequest, Claimed, ClockReading, Commit,
+    Committed, Entry, EntryQuery, EventQuery, Letter, LockRow, LogChunk, LogQuery, MovedPlan, NodeRow, Note, Page,
+    PlanChange, PlanQuery, PlanRow, Position, Posted, Store, StoreError, StoreStats, StoredEvent, StoredTask,
+    Submission, Submitted, TaskQuery, TaskRow, TokenRow,
 };
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -412,7 +412,7 @@ impl Store for Wire {
         .await
     }
 
-    async fn answer_to(&self, letter: i64) -> Answer<Option<String>> {
+    async fn answer_to(&self, letter: i64) -> Answer<Answered> {
         self.read("look for an answer", move |store| async move { store.answer_to(letter).await }.boxed()).await
     }
 

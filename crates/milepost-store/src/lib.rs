@@ -44,7 +44,7 @@ pub use model::{
 };
 pub use moved::{MovedPlan, MovedTask, total_digest};
 pub use mysql::MysqlStore;
-pub use nodes::{Beat, Beaten, LEASE, LOCK_TTL, Letter, Membership, NodeIdentity, NodeRow, Posted};
+pub use nodes::{Answered, Beat, Beaten, LEASE, LOCK_TTL, Letter, Membership, NodeIdentity, NodeRow, Posted};
 pub use open::{BadUrl, StoreUrl, redacted};
 pub use poison::{Poison, PoisonOrigin};
 pub use postgres::PostgresStore;

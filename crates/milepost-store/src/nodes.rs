@@ -90,6 +90,15 @@ pub struct Letter {
     pub body: String,
 }
 
+/// What came of a letter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answered {
+    With(String),
+    NotYet,
+    /// Whoever was asked is gone.
+    Never,
+}
+
 /// A letter that waits for its reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Posted {

@@ -14,7 +14,7 @@ use crate::model::{
     TaskQuery, TaskRow, TokenRow,
 };
 use crate::moved::MovedPlan;
-use crate::nodes::{Beat, Beaten, Letter, NodeRow, Posted};
+use crate::nodes::{Answered, Beat, Beaten, Letter, NodeRow, Posted};
 
 /// Where plans and tasks live. The conformance suite says in full what each method promises.
 ///
@@ -139,9 +139,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         Ok(())
     }
 
-    /// What was answered, if it was; letters and answers are forgotten after an hour.
-    async fn answer_to(&self, _letter: i64) -> Result<Option<String>, StoreError> {
-        Ok(None)
+    /// What came of a letter; letters and answers are forgotten after an hour.
+    async fn answer_to(&self, _letter: i64) -> Result<Answered, StoreError> {
+        Ok(Answered::Never)
     }
 
     /// Calls the other nodes: there is something to do that this one cannot do now.

@@ -9,8 +9,8 @@ use milepost_core::task::{By, Command, Decision, decide};
 use milepost_core::time::{Millis, Timestamp};
 use milepost_store::memory::MemoryStore;
 use milepost_store::{
-    Beat, ClaimRequest, Claimed, Commit, Holder, LeaseChange, Letter, Membership, Resubmit, Start, Store, StoreError,
-    StoredTask, Submission, Wake,
+    Answered, Beat, ClaimRequest, Claimed, Commit, Holder, LeaseChange, Letter, Membership, Resubmit, Start, Store,
+    StoreError, StoredTask, Submission, Wake,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
@@ -149,14 +149,14 @@ async fn a_letter_reaches_the_node_that_holds_its_task_and_the_answer_whoever_as
     one.called().await;
     let found = one.letters().await.unwrap();
     assert_eq!((found.len(), found[0].no, &found[0].letter), (1, number, &letter));
-    assert_eq!(asks.answer_to(number).await.unwrap(), None);
+    assert_eq!(asks.answer_to(number).await.unwrap(), Answered::NotYet);
     one.answer(number, "done".to_owned()).await.unwrap();
     asks.called().await;
-    assert_eq!(asks.answer_to(number).await.unwrap().as_deref(), Some("done"));
+    assert_eq!(asks.answer_to(number).await.unwrap(), Answered::With("done".to_owned()));
     assert!(one.letters().await.unwrap().is_empty());
     pass(Duration::from_secs(3601)).await;
     one.beat(Beat::default()).await.unwrap();
-    assert_eq!(asks.answer_to(number).await.unwrap(), None, "it is forgotten");
+    assert_eq!(asks.answer_to(number).await.unwrap(), Answered::Never, "it is forgotten");
 }
 
 #[tokio::test(start_paused = true)]

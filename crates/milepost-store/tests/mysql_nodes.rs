@@ -10,8 +10,8 @@ use milepost_core::plan::{PlanCommand, Recovery, Trigger};
 use milepost_core::task::{By, Command, TaskStatus};
 use milepost_core::time::Millis;
 use milepost_store::{
-    Beat, Book, BookChange, ClaimRequest, Commit, Entry, EntryQuery, EventQuery, Holder, Letter, LogChunk, LogQuery,
-    Membership, MovedPlan, MovedTask, MysqlStore, PlanChange, RequestKey, Resubmit, Start, Store, StoreError,
+    Answered, Beat, Book, BookChange, ClaimRequest, Commit, Entry, EntryQuery, EventQuery, Holder, Letter, LogChunk,
+    LogQuery, Membership, MovedPlan, MovedTask, MysqlStore, PlanChange, RequestKey, Resubmit, Start, Store, StoreError,
     Submission, Wake,
 };
 
@@ -196,10 +196,10 @@ async fn a_letter_reaches_the_node_that_holds_the_task_and_its_answer_comes_back
     let letters = a.letters().await.unwrap();
     assert_eq!((letters.len(), letters[0].no, &letters[0].letter), (1, no, &letter));
     assert!(b.letters().await.unwrap().is_empty());
-    assert_eq!(b.answer_to(no).await.unwrap(), None);
+    assert_eq!(b.answer_to(no).await.unwrap(), Answered::NotYet);
     a.answer(no, "done".to_owned()).await.unwrap();
     tokio::time::timeout(PATIENCE, b.called()).await.expect("whoever asked is called");
-    assert_eq!(b.answer_to(no).await.unwrap().as_deref(), Some("done"));
+    assert_eq!(b.answer_to(no).await.unwrap(), Answered::With("done".to_owned()));
     assert!(a.letters().await.unwrap().is_empty());
     let nobody = Letter { id: "two".to_owned(), task: TaskId::parse("idle").unwrap(), body: String::new() };
     assert_eq!(b.post(nobody).await.unwrap(), None);

@@ -19,7 +19,7 @@ use milepost_core::plan::{Plan, Recovery};
 use milepost_core::task::{By, Command, PlanStatus, StageResult, TaskStatus};
 use milepost_core::time::Millis;
 use milepost_store::{
-    Beat, Commit, Holder, LeaseChange, Letter, Membership, MovedPlan, MovedTask, Note, PostgresStore, Store,
+    Answered, Beat, Commit, Holder, LeaseChange, Letter, Membership, MovedPlan, MovedTask, Note, PostgresStore, Store,
     StoreError, StoredTask, Wake,
 };
 
@@ -301,10 +301,10 @@ node_tests! {
         let no = visitor.post(letter()).await.unwrap().expect("somebody has the task");
         let posted = node.letters().await.unwrap();
         assert_eq!((posted.len(), posted[0].no, &posted[0].letter), (1, no, &letter()));
-        assert_eq!(visitor.answer_to(no).await.unwrap(), None);
+        assert_eq!(visitor.answer_to(no).await.unwrap(), Answered::NotYet);
         node.answer(no, "done".to_owned()).await.unwrap();
         assert!(node.letters().await.unwrap().is_empty());
-        assert_eq!(visitor.answer_to(no).await.unwrap().as_deref(), Some("done"));
+        assert_eq!(visitor.answer_to(no).await.unwrap(), Answered::With("done".to_owned()));
         assert!(visitor.letters().await.unwrap().is_empty());
     }
 

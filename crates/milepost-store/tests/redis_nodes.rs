@@ -10,7 +10,7 @@ use std::time::Duration;
 use milepost_core::id::Tenant;
 use milepost_core::task::{Command, Event, TaskStatus};
 use milepost_core::time::Millis;
-use milepost_store::{Beat, Letter, Membership, RedisStore, Store, StoreError};
+use milepost_store::{Answered, Beat, Letter, Membership, RedisStore, Store, StoreError};
 use patience::PATIENCE;
 use redis_server::given::{
     SHORT_LEASE, ann, claim, claim_one, does, manual, many, operator, plan, submit, success, task_id, try_claim,
@@ -195,10 +195,10 @@ async fn a_letter_reaches_the_node_that_holds_its_task_and_its_answer_comes_back
     assert!(other.letters().await.unwrap().is_empty());
     let posted = node.letters().await.unwrap();
     assert_eq!(posted.iter().map(|posted| (posted.no, posted.letter.clone())).collect::<Vec<_>>(), [(no, letter())]);
-    assert_eq!(visitor.answer_to(no).await.unwrap(), None);
+    assert_eq!(visitor.answer_to(no).await.unwrap(), Answered::NotYet);
     node.answer(no, "done".to_owned()).await.unwrap();
     assert!(node.letters().await.unwrap().is_empty());
-    assert_eq!(visitor.answer_to(no).await.unwrap().as_deref(), Some("done"));
+    assert_eq!(visitor.answer_to(no).await.unwrap(), Answered::With("done".to_owned()));
 }
 
 #[tokio::test]

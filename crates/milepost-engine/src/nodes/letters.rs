@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use milepost_core::id::TaskId;
 use milepost_core::task::TaskStatus;
-use milepost_store::{Letter, Posted, StoreError};
+use milepost_store::{Answered, Letter, Posted, StoreError};
 use tokio::time::Instant;
 
 use super::words::{Question, Reply};
@@ -23,7 +23,7 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Many ask at once when a plan is paused: after a call they wait for the other answers, and look once.
 const GATHER_FOR: Duration = Duration::from_millis(20);
-/// After a task has gone from the node that was asked, its answer may still be on its way.
+/// After the node that was asked is gone, its answer may still be on its way.
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(3);
 /// A node that has no room this long after it took something in has none for it.
 const FULL_FOR: Duration = Duration::from_millis(500);
@@ -46,12 +46,7 @@ enum Left {
 
 impl Inner {
     /// Puts a command to the live node that holds the task, and waits for its answer.
-    pub(crate) async fn ask_holder(
-        self: &Arc<Self>,
-        task: &TaskId,
-        epoch: u64,
-        asked: &Asked,
-    ) -> Result<TaskStatus, VerbError> {
+    pub(crate) async fn ask_holder(self: &Arc<Self>, task: &TaskId, asked: &Asked) -> Result<TaskStatus, VerbError> {
         let Some(question) = Question::new(&asked.command, asked.expected) else { return Err(VerbError::Moved) };
         let body = serde_json::to_string(&question).map_err(|error| VerbError::Refused(error.to_string()))?;
         self.listen();
@@ -66,8 +61,10 @@ impl Inner {
             let mut called = pin!(self.membership.called.notified());
             // Registered before the look, so that no call between the two is missed.
             called.as_mut().enable();
-            if let Some(answer) = self.store.answer_to(letter).await? {
-                return read(&answer);
+            match self.store.answer_to(letter).await? {
+                Answered::With(answer) => return read(&answer),
+                Answered::NotYet => {}
+                Answered::Never => _ = gone_at.get_or_insert_with(Instant::now),
             }
             if asked_at.elapsed() > ANSWERED_WITHIN {
                 return Err(no_answer());
@@ -78,11 +75,7 @@ impl Inner {
             tokio::select! {
                 biased;
                 () = called => tokio::time::sleep(GATHER_FOR).await,
-                () = tokio::time::sleep(LOOK_EVERY) => {
-                    let stored = self.store.task(task).await?;
-                    let holds = stored.is_some_and(|stored| stored.epoch == epoch && !stored.orphaned);
-                    gone_at = if holds { None } else { gone_at.or_else(|| Some(Instant::now())) };
-                }
+                () = tokio::time::sleep(LOOK_EVERY) => {}
             }
         }
     }

@@ -9,7 +9,7 @@ use milepost_core::time::{Millis, Timestamp};
 
 use crate::error::StoreError;
 use crate::model::{Commit, Holder, LeaseChange, StoredTask, Wake};
-use crate::nodes::{Beat, LEASE, Letter, Membership};
+use crate::nodes::{Answered, Beat, LEASE, Letter, Membership};
 
 use super::Harness;
 use super::given::{PlanBuilder, Scene, ann, failure, fatal, ids, plan, success};
@@ -377,12 +377,25 @@ pub(super) async fn a_letter_keeps_its_first_answer(harness: &dyn Harness) {
     let no = visitor.store.post(letter).await.unwrap().expect("somebody holds it");
     let letters = one.store.letters().await.unwrap();
     assert_eq!(letters.iter().map(|posted| posted.no).collect::<Vec<_>>(), [no]);
-    assert_eq!(visitor.store.answer_to(no).await.unwrap(), None);
+    assert_eq!(visitor.store.answer_to(no).await.unwrap(), Answered::NotYet);
     for answer in ["first", "second"] {
         one.store.answer(no, answer.to_owned()).await.unwrap();
-        assert_eq!(visitor.store.answer_to(no).await.unwrap().as_deref(), Some("first"));
+        assert_eq!(visitor.store.answer_to(no).await.unwrap(), Answered::With("first".to_owned()));
         assert!(one.store.letters().await.unwrap().is_empty());
     }
+}
+
+pub(super) async fn a_letter_to_a_node_that_is_gone_is_never_answered(harness: &dyn Harness) {
+    let Some([mut one, _, visitor]) = three(harness).await else { return };
+    one.submit(plan("p").task("a")).await;
+    let held = one.claim_one("a").await;
+    let letter = Letter { id: "letter-1".to_owned(), task: held.key.id.clone(), body: "{}".to_owned() };
+    let no = visitor.store.post(letter).await.unwrap().expect("somebody holds it");
+    // The task may have gone from there: whoever was asked is still there to answer.
+    one.finishes(&held).await;
+    assert_eq!(visitor.store.answer_to(no).await.unwrap(), Answered::NotYet);
+    one.store.leave().await.unwrap();
+    assert_eq!(visitor.store.answer_to(no).await.unwrap(), Answered::Never);
 }
 
 pub(super) async fn a_node_can_call_the_others(harness: &dyn Harness) {

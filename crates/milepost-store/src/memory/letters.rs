@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use crate::error::StoreError;
-use crate::nodes::{Letter, Posted};
+use crate::nodes::{Answered, Letter, Posted};
 
 use super::data::{Data, Held, Hold};
 
@@ -42,7 +42,11 @@ impl Data {
         }
     }
 
-    pub(super) fn answer_to(&self, letter: i64) -> Option<String> {
-        self.letters.get(&letter).and_then(|kept| kept.answer.clone())
+    pub(super) fn answer_to(&self, letter: i64) -> Answered {
+        match self.letters.get(&letter) {
+            Some(Kept { answer: Some(answer), .. }) => Answered::With(answer.clone()),
+            Some(kept) if self.sessions.is_live(kept.to) => Answered::NotYet,
+            Some(_) | None => Answered::Never,
+        }
     }
 }

@@ -18,7 +18,7 @@ use crate::model::{
     Submitted, TaskQuery, TaskRow, TokenRow,
 };
 use crate::moved::MovedPlan;
-use crate::nodes::{Beat, Beaten, Letter, Membership, NodeRow, Posted};
+use crate::nodes::{Answered, Beat, Beaten, Letter, Membership, NodeRow, Posted};
 use crate::store::Store;
 use milepost_core::time::Timestamp;
 
@@ -302,7 +302,7 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn answer_to(&self, letter: i64) -> Result<Option<String>, StoreError> {
+    async fn answer_to(&self, letter: i64) -> Result<Answered, StoreError> {
         Ok(self.read().answer_to(letter))
     }
 

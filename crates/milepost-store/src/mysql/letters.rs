@@ -4,7 +4,7 @@ use mysql_async::Row;
 
 use crate::error::StoreError;
 use crate::model::TaskRef;
-use crate::nodes::{Letter, Posted};
+use crate::nodes::{Answered, Letter, Posted};
 
 use super::codec::{Columns, LEASES_PER_SESSION, Sql, unavailable};
 use super::read::first;
@@ -51,14 +51,25 @@ impl Shared {
         self.server.ask("answer a letter", &sql).await.map(drop)
     }
 
-    pub(super) async fn answer_to(&self, letter: i64) -> Result<Option<String>, StoreError> {
-        let sql = format!("SELECT answer FROM milepost_letters WHERE no = {letter}");
+    pub(super) async fn answer_to(&self, letter: i64) -> Result<Answered, StoreError> {
+        let sql = format!(
+            "SELECT l.answer, n.session IS NOT NULL FROM milepost_letters l LEFT JOIN milepost_nodes n \
+             ON n.session = l.session AND n.ended = 0 WHERE l.no = {letter}"
+        );
         let row = first(self.server.ask("read an answer", &sql).await?);
-        let answer = row.map_or(Ok(None), |row| Columns::from(row).maybe::<String>());
-        let answer = answer.map_err(unavailable("read an answer"))?;
-        if answer.is_some() {
+        let answered = |row| {
+            let mut columns = Columns::from(row);
+            let (answer, there) = (columns.maybe()?, columns.next()?);
+            Ok(match answer {
+                Some(answer) => Answered::With(answer),
+                None if there => Answered::NotYet,
+                None => Answered::Never,
+            })
+        };
+        let answered = row.map_or(Ok(Answered::Never), answered).map_err(unavailable("read an answer"))?;
+        if answered != Answered::NotYet {
             self.watch.has_answer(letter);
         }
-        Ok(answer)
+        Ok(answered)
     }
 }

@@ -20,7 +20,7 @@ use crate::model::{
     TaskQuery, TaskRow, TokenRow,
 };
 use crate::moved::MovedPlan;
-use crate::nodes::{Beat, Beaten, Letter, Membership, NodeRow, Posted};
+use crate::nodes::{Answered, Beat, Beaten, Letter, Membership, NodeRow, Posted};
 use crate::store::Store;
 use milepost_core::time::Timestamp;
 
@@ -288,7 +288,7 @@ impl Store for MysqlStore {
         self.shared.answer(letter, &answer).await
     }
 
-    async fn answer_to(&self, letter: i64) -> Result<Option<String>, StoreError> {
+    async fn answer_to(&self, letter: i64) -> Result<Answered, StoreError> {
         self.shared.answer_to(letter).await
     }
 

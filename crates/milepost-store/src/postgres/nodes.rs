@@ -6,7 +6,7 @@ use tokio_postgres::types::Type;
 
 use crate::clock::ClockReading;
 use crate::error::StoreError;
-use crate::nodes::{Beat, Beaten, Letter, NodeRow, Posted};
+use crate::nodes::{Answered, Beat, Beaten, Letter, NodeRow, Posted};
 
 use super::codec::task_id;
 use super::columns::call;
@@ -110,10 +110,16 @@ pub(super) async fn call_others(inner: &Inner) -> Result<(), StoreError> {
     Ok(())
 }
 
-pub(super) async fn answer_to(inner: &Inner, letter: i64) -> Result<Option<String>, StoreError> {
-    let sql = "SELECT answer FROM @.letters WHERE no = $1";
+pub(super) async fn answer_to(inner: &Inner, letter: i64) -> Result<Answered, StoreError> {
+    let sql = "SELECT l.answer, EXISTS (SELECT FROM @.nodes n WHERE n.session = l.session AND NOT n.ended) \
+        FROM @.letters l WHERE l.no = $1";
     let rows = inner.server.read("read an answer", sql, &[(&letter, Type::INT8)]).await?;
-    Ok(rows.first().and_then(|row| row.get(0)))
+    let Some(row) = rows.first() else { return Ok(Answered::Never) };
+    Ok(match row.get(0) {
+        Some(answer) => Answered::With(answer),
+        None if row.get(1) => Answered::NotYet,
+        None => Answered::Never,
+    })
 }
 
 fn clamp(count: u64) -> i64 {

@@ -21,7 +21,7 @@ use crate::model::{
     TaskQuery, TaskRow, TokenRow,
 };
 use crate::moved::MovedPlan;
-use crate::nodes::{Beat, Beaten, Letter, Membership, NodeRow, Posted};
+use crate::nodes::{Answered, Beat, Beaten, Letter, Membership, NodeRow, Posted};
 use crate::store::Store;
 use milepost_core::time::Timestamp;
 
@@ -275,7 +275,7 @@ impl Store for PostgresStore {
         self.run(move |inner| async move { nodes::answer(&inner, letter, answer).await }).await
     }
 
-    async fn answer_to(&self, letter: i64) -> Result<Option<String>, StoreError> {
+    async fn answer_to(&self, letter: i64) -> Result<Answered, StoreError> {
         self.run(move |inner| async move { nodes::answer_to(&inner, letter).await }).await
     }
 

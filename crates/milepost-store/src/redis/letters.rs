@@ -1,7 +1,7 @@
 //! What is asked of a task that another node holds. Redis forgets letters and their answers by itself after an hour.
 
 use crate::error::StoreError;
-use crate::nodes::{Letter, Posted};
+use crate::nodes::{Answered, Letter, Posted};
 
 use super::script::LETTERS;
 use super::shared::Shared;
@@ -37,9 +37,13 @@ pub(super) async fn call_others(shared: &Shared) -> Result<(), StoreError> {
     shared.run(&LETTERS, &call, "call the other nodes").await.map(|_| ())
 }
 
-pub(super) async fn answer_to(shared: &Shared, letter: i64) -> Result<Option<String>, StoreError> {
+pub(super) async fn answer_to(shared: &Shared, letter: i64) -> Result<Answered, StoreError> {
     let mut call = shared.call(&LETTERS);
     call.arg("read").arg(letter);
     let answer = shared.answer(&LETTERS, &call, "read an answer").await?;
-    if answer.is_empty() { Ok(None) } else { answer.text(0).map(|text| Some(text.to_owned())) }
+    Ok(match answer.text(0)? {
+        "with" => Answered::With(answer.text(1)?.to_owned()),
+        "not yet" => Answered::NotYet,
+        _ => Answered::Never,
+    })
 }

@@ -15,7 +15,7 @@ use crate::model::{
     TaskQuery, TaskRow, TokenRow,
 };
 use crate::moved::MovedPlan;
-use crate::nodes::{Beat, Beaten, Letter, Membership, NodeRow, Posted};
+use crate::nodes::{Answered, Beat, Beaten, Letter, Membership, NodeRow, Posted};
 use crate::store::Store;
 use milepost_core::time::Timestamp;
 
@@ -193,7 +193,7 @@ impl Store for RedisStore {
         letters::answer(&self.shared, letter, answer).await
     }
 
-    async fn answer_to(&self, letter: i64) -> Result<Option<String>, StoreError> {
+    async fn answer_to(&self, letter: i64) -> Result<Answered, StoreError> {
         letters::answer_to(&self.shared, letter).await
     }
 

@@ -207,6 +207,23 @@ async fn what_was_done_and_could_not_be_answered_is_answered_later_and_not_done_
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_holder_has_done_is_its_answer_however_late_though_the_task_has_ended() {
+    let two = two().await;
+    two.gate.let_go(1);
+    two.gate.inside(1).await;
+    two.holder.line.swallows_answers(true);
+    let ends = async {
+        two.other.sees("t", |task| task.pause_requested().is_some()).await;
+        two.gate.let_go(1);
+        two.other.sees("t", |task| task.status() == TaskStatus::Completed).await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        two.holder.line.swallows_answers(false);
+    };
+    let (answer, ()) = tokio::join!(two.other.node.operate(of_task("t"), Verb::Pause), ends);
+    answer.expect("it was done");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_verb_for_the_task_of_a_node_that_dies_is_carried_out_once_it_is_found_dead() {
     let two = two().await;
     two.holder.cut();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use milepost_core::task::Task;
 use milepost_engine::{Clock, Engine, Options, Registry};
 use milepost_store::memory::MemoryStore;
-use milepost_store::{Beat, ClaimRequest, Letter, Membership, Store};
+use milepost_store::{Answered, Beat, ClaimRequest, Letter, Membership, Store};
 
 use super::{Answers, DAWN, Faulty, Node, bounded};
 
@@ -50,7 +50,10 @@ impl Cluster {
     }
 
     pub(crate) async fn answer_to(&self, letter: i64) -> Option<String> {
-        self.store.answer_to(letter).await.expect("a store")
+        match self.store.answer_to(letter).await.expect("a store") {
+            Answered::With(answer) => Some(answer),
+            Answered::NotYet | Answered::Never => None,
+        }
     }
 
     /// A node that claims everything, renews its lease for ever, and never looks at a letter.

@@ -8,10 +8,10 @@ use milepost_core::id::{PlanId, TaskId};
 use milepost_core::plan::Plan;
 use milepost_core::time::Timestamp;
 use milepost_store::{
-    Beat, Beaten, Book, BookChange, ChangeQuery, Changes, ClaimRequest, Claimed, ClockReading, Commit, Committed,
-    Entry, EntryQuery, EventQuery, Letter, LockRow, LogChunk, LogQuery, MovedPlan, NodeRow, Note, Page, PlanChange,
-    PlanQuery, PlanRow, Position, Posted, Store, StoreError, StoreStats, StoredEvent, StoredTask, Submission,
-    Submitted, TaskQuery, TaskRow, TokenRow,
+    Answered, Beat, Beaten, Book, BookChange, ChangeQuery, Changes, ClaimRequest, Claimed, ClockReading, Commit,
+    Committed, Entry, EntryQuery, EventQuery, Letter, LockRow, LogChunk, LogQuery, MovedPlan, NodeRow, Note, Page,
+    PlanChange, PlanQuery, PlanRow, Position, Posted, Store, StoreError, StoreStats, StoredEvent, StoredTask,
+    Submission, Submitted, TaskQuery, TaskRow, TokenRow,
 };
 use tokio::sync::Notify;
 
@@ -370,7 +370,7 @@ impl Store for Faulty {
         self.store.answer(letter, answer).await
     }
 
-    async fn answer_to(&self, letter: i64) -> Result<Option<String>, StoreError> {
+    async fn answer_to(&self, letter: i64) -> Result<Answered, StoreError> {
         self.store.answer_to(letter).await
     }
 

@@ -51,5 +51,6 @@ if what == 'answer' then
   end
   return 1
 end
-local answer = call('HGET', key, 'answer')
-return answer and { answer } or {}
+local f = call('HMGET', key, 'answer', 'to')
+if f[1] then return { 'with', f[1] } end
+return { f[2] and is_member(f[2]) and 'not yet' or 'never' }
