@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Running, World};
+use crate::memory::memory;
+use crate::support::World;
 
 const TASKS: u64 = 200_000;
 /// Of the program as it is built for tests, for the whole of its life.
@@ -34,12 +35,6 @@ fn counts_everything(tasks: &Value) {
     assert_eq!(of("pending") + of("running") + of("completed"), TASKS, "{tasks}");
 }
 
-fn peak_memory(run: &Running) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", run.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
-}
-
 #[test]
 fn a_plan_of_200_000_tasks_is_accepted_in_bounded_memory_and_listed_at_once() {
     let world = World::new();
@@ -59,7 +54,7 @@ fn a_plan_of_200_000_tasks_is_accepted_in_bounded_memory_and_listed_at_once() {
     counts_everything(&plans["items"][0]["tasks"]);
     assert_eq!(answer(&world, &["status", "t-200000"])["status"], "PENDING");
 
-    let memory = peak_memory(&run);
+    let memory = memory(&run, "VmHWM");
     run.signal(Signal::INT);
     run.end().must_exit(130);
     let plan = answer(&world, &["status", "large"]);

@@ -11,12 +11,16 @@ mod history;
 mod kills;
 mod large;
 mod library;
+mod memory;
 mod power;
 mod retries;
 mod seed;
 mod witness;
 mod wrong_clock;
 
+#[path = "../cli/served.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part")]
+mod served;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part")]
 mod support;
