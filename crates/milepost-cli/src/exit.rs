@@ -95,6 +95,10 @@ impl From<VerbError> for Failure {
         match error {
             VerbError::Store(error) => error.into(),
             VerbError::NotFound { .. } => Failure::new(Exit::NotFound, error.to_string()),
+            VerbError::InDoubt(_) => {
+                let help = "`milepost events` shows what was done";
+                Failure::new(Exit::OutOfReach, error.to_string()).help(help)
+            }
             VerbError::Rejected(_)
             | VerbError::Plan(_)
             | VerbError::Refused(_)

@@ -317,8 +317,8 @@ impl Runner {
                 self.promised = true;
                 let outcome = self.accept(decision).await;
                 self.promised = false;
-                let answer =
-                    if matches!(outcome, Err(Over::Lost)) { Err(VerbError::Moved) } else { Ok(self.task.status()) };
+                let lost = matches!(outcome, Err(Over::Lost));
+                let answer = if lost { Err(VerbError::InDoubt(String::new())) } else { Ok(self.task.status()) };
                 let _ = order.reply.send(answer);
                 outcome
             }

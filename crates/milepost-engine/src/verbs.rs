@@ -86,6 +86,9 @@ pub enum VerbError {
     /// The task went from one hand to another again and again.
     #[error("the task is changing too fast; try again")]
     Moved,
+    /// It may have been done; and how the task is found now.
+    #[error("the node that had the task went away before it said whether it was done{0}")]
+    InDoubt(String),
     #[error(transparent)]
     Store(StoreError),
 }
@@ -107,6 +110,13 @@ impl From<StoreError> for VerbError {
 impl VerbError {
     pub(crate) fn task_version(task: &TaskId, expected: u64, found: u64) -> Self {
         VerbError::Version { what: format!("task {task}"), expected, found }
+    }
+
+    fn is_refusal(&self) -> bool {
+        match self {
+            VerbError::Rejected(_) | VerbError::Plan(_) | VerbError::Refused(_) | VerbError::Version { .. } => true,
+            VerbError::NotFound { .. } | VerbError::Moved | VerbError::InDoubt(_) | VerbError::Store(_) => false,
+        }
     }
 }
 
@@ -243,6 +253,7 @@ impl Inner {
         asked: Asked,
         mut seen: Option<StoredTask>,
     ) -> Result<TaskStatus, VerbError> {
+        let mut in_doubt = false;
         // It may be claimed or given back between the look and the commit; each round sees where it went.
         for round in 0..20 {
             let outcome = match self.runner(task) {
@@ -250,12 +261,19 @@ impl Inner {
                 None => self.command_unheld(task, asked.clone(), seen.take()).await,
             };
             match outcome {
-                // Whoever takes it on or gives it back may need a moment on a busy machine.
-                Err(VerbError::Moved) => tokio::time::sleep(Duration::from_millis(round)).await,
+                Err(error @ (VerbError::Moved | VerbError::InDoubt(_))) => {
+                    in_doubt |= matches!(error, VerbError::InDoubt(_));
+                    // Whoever takes it on or gives it back may need a moment on a busy machine.
+                    tokio::time::sleep(Duration::from_millis(round)).await;
+                }
+                // What forbids it now may be that it was done.
+                Err(error) if in_doubt && error.is_refusal() => {
+                    return Err(VerbError::InDoubt(format!("; now: {error}")));
+                }
                 outcome => return outcome,
             }
         }
-        Err(VerbError::Moved)
+        Err(if in_doubt { VerbError::InDoubt(String::new()) } else { VerbError::Moved })
     }
 
     /// Gives a runner of this node a command.
@@ -267,7 +285,7 @@ impl Inner {
     ) -> Result<TaskStatus, VerbError> {
         let (reply, answer) = oneshot::channel();
         match runner.send(Order { command, expected, reply }) {
-            Ok(()) => answer.await.unwrap_or(Err(VerbError::Moved)),
+            Ok(()) => answer.await.unwrap_or(Err(VerbError::InDoubt(String::new()))),
             Err(_) => Err(VerbError::Moved),
         }
     }
@@ -542,7 +560,7 @@ impl Inner {
         plan_command: Option<PlanCommand>,
     ) -> Result<Changed, VerbError> {
         let (mut changed, mut failed) = (Changed::default(), None);
-        let mut after = None;
+        let (mut refused, mut after) = (Vec::new(), None);
         loop {
             let query = TaskQuery { of: TasksOf::Plan(plan.clone()), statuses: statuses.to_vec(), after, limit: PAGE };
             let page = self.store.tasks(query).await?;
@@ -565,11 +583,19 @@ impl Inner {
                         changed.left.push(LeftTask { task_id, reason: rejection.to_string() });
                     }
                     Err(VerbError::Rejected(_) | VerbError::NotFound { .. }) => {}
+                    Err(VerbError::Plan(rejection)) => refused.push((task_id, rejection)),
                     Err(error) => failed = failed.or(Some(error)),
                 }
             }
             after = page.next;
             if after.is_none() {
+                if changed.tasks > 0 {
+                    // Somebody changed the plan in the middle.
+                    let left = |(task_id, why): (TaskId, PlanRejection)| LeftTask { task_id, reason: why.to_string() };
+                    changed.left.extend(refused.into_iter().map(left));
+                } else if let Some((_, rejection)) = refused.pop() {
+                    failed = failed.or(Some(rejection.into()));
+                }
                 changed.left.sort_by(|a, b| a.task_id.as_str().cmp(b.task_id.as_str()));
                 return failed.map_or(Ok(changed), Err);
             }

@@ -125,7 +125,7 @@ impl Taker {
 
 fn trouble(error: VerbError) -> Trouble {
     let passing = match &error {
-        VerbError::Moved | VerbError::Version { .. } => true,
+        VerbError::Moved | VerbError::InDoubt(_) | VerbError::Version { .. } => true,
         VerbError::Store(error) => match error {
             StoreError::Unavailable { .. }
             | StoreError::Conflict { .. }

@@ -135,7 +135,9 @@ impl From<VerbError> for Problem {
                 Self::new(StatusCode::CONFLICT, "refused", error.to_string())
             }
             VerbError::Version { .. } => Self::new(StatusCode::CONFLICT, "version-conflict", error.to_string()),
-            VerbError::Moved => Self::new(StatusCode::SERVICE_UNAVAILABLE, "moved", error.to_string()).retry_after(1),
+            VerbError::Moved | VerbError::InDoubt(_) => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "moved", error.to_string()).retry_after(1)
+            }
         }
     }
 }

@@ -681,7 +681,7 @@ async fn signal(
 ) -> Result<(), VerbError> {
     for _ in 0..5 {
         match engine.signal_under(key.clone(), &task, name.clone(), json!(1), by.clone()).await {
-            Err(VerbError::Moved | VerbError::Store(StoreError::Unavailable { .. })) => {
+            Err(VerbError::Moved | VerbError::InDoubt(_) | VerbError::Store(StoreError::Unavailable { .. })) => {
                 tokio::time::sleep(pause).await;
             }
             answer => return answer.map(|_| ()),

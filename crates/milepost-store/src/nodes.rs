@@ -63,7 +63,7 @@ pub struct Beaten {
     /// The lease had run out and others were let in: what the node had in hand is no longer its own. It is a member
     /// again from here on.
     pub lost: bool,
-    /// By then another node's lease may have run out, and its tasks be there to take.
+    /// By then another node's lease may have run out, and its tasks be there to take; now, if this beat itself has ended one.
     pub look_again: Option<Millis>,
     /// What time it is by the store's clock; none where the node's own is the only one.
     pub now: Option<Timestamp>,

@@ -133,6 +133,8 @@ pub(super) enum Reply {
     },
     /// It is no longer here.
     Moved,
+    /// It was lost in the middle of it.
+    InDoubt,
     Refused(String),
     Failed(String),
 }
@@ -159,6 +161,7 @@ impl From<Result<TaskStatus, VerbError>> for Reply {
             }
             Err(VerbError::Version { what, expected, found }) => Reply::Version { what, expected, found },
             Err(VerbError::Moved | VerbError::NotFound { .. }) => Reply::Moved,
+            Err(VerbError::InDoubt(_)) => Reply::InDoubt,
             Err(VerbError::Refused(words)) => Reply::Refused(words),
             Err(VerbError::Plan(rejection)) => Reply::Refused(rejection.to_string()),
             Err(error @ VerbError::Store(_)) => Reply::Failed(crate::runner::chain(&error)),
@@ -184,6 +187,7 @@ impl From<Reply> for Result<TaskStatus, VerbError> {
             }
             Reply::Version { what, expected, found } => VerbError::Version { what, expected, found },
             Reply::Moved => VerbError::Moved,
+            Reply::InDoubt => VerbError::InDoubt(String::new()),
             Reply::Refused(words) => VerbError::Refused(words),
             Reply::Failed(words) => VerbError::Store(StoreError::Unavailable {
                 backend: "the node that holds the task",

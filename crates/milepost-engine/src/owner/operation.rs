@@ -132,7 +132,8 @@ impl From<VerbError> for Answer {
             | VerbError::Version { .. }
             | VerbError::Store(StoreError::Kept { .. })
             | VerbError::Moved => Answer::Refused { message },
-            VerbError::Store(
+            VerbError::InDoubt(_)
+            | VerbError::Store(
                 StoreError::Clash(_)
                 | StoreError::KeyReused { .. }
                 | StoreError::Conflict { .. }

@@ -280,6 +280,7 @@ macro_rules! __conformance_cases {
                 a_sleeper_that_a_visitor_lets_go_on_calls_a_node,
                 a_sleeper_that_another_node_lets_go_on_calls_one_that_can_run_it,
                 a_letter_keeps_its_first_answer,
+                a_beat_that_ends_another_nodes_lease_says_to_look_at_once,
                 a_letter_to_a_node_that_is_gone_is_never_answered,
                 a_node_can_call_the_others,
                 a_node_that_was_given_up_says_nothing_of_an_era_when_it_leaves,

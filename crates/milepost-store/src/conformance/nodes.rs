@@ -425,6 +425,20 @@ pub(super) async fn a_node_that_was_given_up_says_nothing_of_an_era_when_it_leav
     takes(&mut three, "b").await;
 }
 
+/// Also when it was another beat that said when to look, for a lease that ran out before this one.
+pub(super) async fn a_beat_that_ends_another_nodes_lease_says_to_look_at_once(harness: &dyn Harness) {
+    let Some([one, mut two, _]) = three(harness).await else { return };
+    two.submit(plan("p").task("a")).await;
+    two.claim_one("a").await;
+    loop {
+        harness.passes(STEP).await;
+        let look_again = one.store.beat(Beat::default()).await.unwrap().look_again;
+        if one.task("a").await.orphaned {
+            return assert!(look_again.is_some_and(|wait| wait <= Millis::new(100)), "{look_again:?}");
+        }
+    }
+}
+
 /// Somebody is there all the time: who was there together with a node of an era belongs to it, though it has no room to
 /// claim again, and though that node comes back under its name.
 pub(super) async fn a_rolling_restart_hands_the_era_on_by_nodes_that_are_full(harness: &dyn Harness) {

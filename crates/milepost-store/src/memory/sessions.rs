@@ -341,7 +341,7 @@ impl Data {
         let freed = self.reap(Some(session));
         let beaten = Beaten {
             lost,
-            look_again: self.sessions.look_again(session, now),
+            look_again: if freed { Some(Millis::ZERO) } else { self.sessions.look_again(session, now) },
             now: Some(self.sessions.timestamp(now)),
         };
         Ok(Renewed { session, freed, beaten })

@@ -37,17 +37,19 @@ pub(super) async fn beat(shared: &Shared, beat: Beat) -> Result<Beaten, StoreErr
         // It has left; to beat is to come back.
         join(shared).await?;
     }
-    let mut lost = false;
+    let (mut lost, mut look_again) = (false, None);
     loop {
         let mut call = shared.call(&BEAT);
         call.arg(&**name).arg(shared.membership.lease.get()).arg(shared.membership.patience().get());
         call.arg(beat.in_hand).arg(beat.capacity);
         let answer = shared.answer(&BEAT, &call, "renew its lease").await?;
         match answer.text(0)? {
-            "ok" if answer.is_set(2)? => {}
             "ok" => {
-                let look_again = answer.time_if_any(1)?.map(|wait| Millis::new(wait.as_millis().unsigned_abs()));
-                return Ok(Beaten { lost, look_again, now: Some(answer.time(3)?) });
+                let wait = answer.time_if_any(1)?.map(|wait| Millis::new(wait.as_millis().unsigned_abs()));
+                look_again = look_again.into_iter().chain(wait).min();
+                if !answer.is_set(2)? {
+                    return Ok(Beaten { lost, look_again, now: Some(answer.time(3)?) });
+                }
             }
             "lost" => {
                 tracing::warn!(node = %name, "the lease had run out and others were let in; the node begins anew");

@@ -224,6 +224,25 @@ async fn what_a_holder_has_done_is_its_answer_however_late_though_the_task_has_e
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_holder_may_have_done_before_it_died_is_not_called_refused() {
+    let two = two().await;
+    two.gate.let_go(1);
+    two.gate.inside(1).await;
+    two.holder.line.swallows_answers(true);
+    let ends = async {
+        two.other.sees("t", |task| task.pause_requested().is_some()).await;
+        two.gate.let_go(1);
+        two.other.sees("t", |task| task.status() == TaskStatus::Completed).await;
+        two.holder.cut();
+    };
+    let (answer, ()) = tokio::join!(two.other.node.operate(of_task("t"), Verb::Pause), ends);
+    let error = answer.expect_err("nobody can say");
+    assert!(matches!(error, VerbError::InDoubt(_)), "{error:?}");
+    let words = "before it said whether it was done; now: cannot pause task t: it is COMPLETED";
+    assert!(error.to_string().ends_with(words), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_verb_for_the_task_of_a_node_that_dies_is_carried_out_once_it_is_found_dead() {
     let two = two().await;
     two.holder.cut();

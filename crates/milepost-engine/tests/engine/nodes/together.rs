@@ -9,7 +9,7 @@ use milepost_core::task::{PlanStatus, TaskStatus};
 use milepost_engine::stage::Outcome;
 use milepost_engine::{Registry, Verb};
 
-use crate::support::{Cluster, Gate, Journal, kind, of_plan};
+use crate::support::{Cluster, Gate, Journal, RETRY, kind, of_plan};
 
 /// Who runs at this moment, on whatever node.
 #[derive(Default)]
@@ -131,4 +131,27 @@ async fn a_cancelled_plan_ends_on_every_node() {
     let row = one.node.ended("p").await;
     assert_eq!((row.status, row.counts.cancelled), (PlanStatus::Cancelled, 3));
     assert_eq!(gate.cancelled().len(), 2);
+}
+
+/// More tasks than are dealt with at once.
+#[tokio::test(start_paused = true)]
+async fn a_retry_of_a_plan_that_somebody_cancels_in_the_middle_says_what_it_did_and_what_it_left() {
+    let cluster = Cluster::new();
+    let broken = kind(|_| async { Outcome::Failure(Failure::fatal(ErrorType::Business, "no")) });
+    let runs = cluster.node("one", &Registry::new().with("broken", broken));
+    let tasks: Vec<String> = (0..501).map(|number| format!("{{id: t-{number}}}")).collect();
+    let plan = format!("{{plan: p, stages: [{{name: a, uses: broken}}], tasks: [{}]}}", tasks.join(", "));
+    runs.node.submit(&plan).await;
+    assert_eq!(runs.node.ended("p").await.status, PlanStatus::Failed);
+    runs.cut();
+    let (retries, cancels) = (cluster.visitor(), cluster.visitor());
+    retries.line.commits_take(Duration::from_secs(2));
+    let cancelled = async {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        cancels.node.does(of_plan("p"), Verb::Cancel).await;
+    };
+    let (retried, ()) = tokio::join!(retries.node.operate(of_plan("p"), RETRY), cancelled);
+    let retried = retried.expect("most of it was done");
+    assert_eq!((retried.tasks, retried.left.len()), (500, 1));
+    assert!(retried.left[0].reason.contains("cannot retry plan p: it is CANCELLED"), "{}", retried.left[0].reason);
 }

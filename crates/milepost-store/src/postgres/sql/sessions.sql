@@ -66,7 +66,7 @@ BEGIN
 END $$;
 
 -- Ends what has run out, by the clock of this server: sessions of others, and tenant locks.
-CREATE FUNCTION @.reap(own bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION @.reap(own bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE gone bigint[]; free text[]; at bigint := @.now_ms();
 BEGIN
     PERFORM @.forgive(at);
@@ -82,7 +82,9 @@ BEGIN
     END IF;
     IF gone IS NOT NULL OR free IS NOT NULL THEN
         PERFORM @.call_others(own);
+        RETURN true;
     END IF;
+    RETURN false;
 END $$;
 
 -- The same, where it is not yet known whether there is anything to do.
@@ -133,7 +135,7 @@ END $$;
 -- `state`: 0 renewed, 1 the session has ended, 2 somebody else has the name now.
 CREATE FUNCTION @.beat(node text, boot text, own bigint, lease_ms bigint, lock_ms bigint, hand bigint, most bigint)
 RETURNS TABLE (state integer, look_again bigint, clock bigint) LANGUAGE plpgsql AS $$
-DECLARE mine @.nodes; at bigint;
+DECLARE mine @.nodes; at bigint; freed boolean;
 BEGIN
     PERFORM @.begin_write(NULL);
     at := @.now_ms();
@@ -146,14 +148,15 @@ BEGIN
     END IF;
     UPDATE @.nodes SET seen_at = at, expires_at = at + beat.lease_ms, in_hand = hand, capacity = most WHERE name = node;
     PERFORM @.see(own);
-    PERFORM @.reap(own);
+    freed := @.reap(own);
     -- A tenant stays closed for as long as somebody may go on with its task by himself.
     UPDATE @.locks l SET expires_at = at + lock_ms FROM @.task_runtimes r JOIN @.plans p ON p.no = r.plan
     WHERE l.expires_at < at + lock_ms * 2 / 3 AND r.no = l.task AND (r.queue IS DISTINCT FROM 7 OR p.automatic IS NOT FALSE);
     DELETE FROM @.letters WHERE posted_at < at - 3600000;
     DELETE FROM @.nodes n WHERE n.ended AND n.seen_at < at - 3600000;
     state := 0;
-    SELECT greatest(min(n.expires_at) - at + 1, 1) INTO look_again FROM @.nodes n WHERE NOT n.ended AND n.session <> own;
+    SELECT CASE WHEN freed THEN 0 ELSE greatest(min(n.expires_at) - at + 1, 1) END INTO look_again
+    FROM @.nodes n WHERE NOT n.ended AND n.session <> own;
     RETURN NEXT;
 END $$;
 

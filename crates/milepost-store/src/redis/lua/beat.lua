@@ -87,11 +87,9 @@ for _, old in ipairs(call('ZRANGEBYSCORE', M .. 'nodes', '-inf', clock - DAY, 'L
   call('SREM', SETTLED_SESSIONS, call('HGET', M .. 'node:' .. old, 'session') or '')
   call('DEL', M .. 'node:' .. old)
 end
-flush()
-
-local wait = ''
+local wait = flush() and 0 or ''
 for _, session in ipairs(call('ZRANGE', M .. 'sessions', 0, 1)) do
-  if session ~= me then
+  if session ~= me and wait == '' then
     wait = math.max(tonumber(call('ZSCORE', M .. 'sessions', session)) - clock, 0) + 1
     break
   end

@@ -241,7 +241,7 @@ local function save_plan(plan)
   plan.changed = false
 end
 
--- Writes what was changed in memory, and tells the others if there is something new to claim.
+-- Writes what was changed in memory, and tells the others if there is something new to claim; answers whether there is.
 local function flush()
   for _, plan in pairs(plans) do
     if plan.changed then save_plan(plan) end
@@ -249,8 +249,10 @@ local function flush()
     if plan.show then show_plan(plan) end
   end
   if #entries > 0 then write_log() end
-  if woke then call('PUBLISH', M .. 'called', 'work ' .. me) end
+  local news = woke
+  if news then call('PUBLISH', M .. 'called', 'work ' .. me) end
   woke = false
+  return news
 end
 
 -- A plan for Rust to read.
