@@ -318,7 +318,7 @@ impl Runner {
                 let outcome = self.accept(decision).await;
                 self.promised = false;
                 let lost = matches!(outcome, Err(Over::Lost));
-                let answer = if lost { Err(VerbError::InDoubt(String::new())) } else { Ok(self.task.status()) };
+                let answer = if lost { Err(VerbError::InDoubt(None)) } else { Ok(self.task.status()) };
                 let _ = order.reply.send(answer);
                 outcome
             }

@@ -86,11 +86,15 @@ pub enum VerbError {
     /// The task went from one hand to another again and again.
     #[error("the task is changing too fast; try again")]
     Moved,
-    /// It may have been done; and how the task is found now.
-    #[error("the node that had the task went away before it said whether it was done{0}")]
-    InDoubt(String),
+    /// It may have been done; and what forbids it now.
+    #[error("the node that had the task went away before it said whether it was done{}", and_now(.0.as_deref()))]
+    InDoubt(Option<Box<VerbError>>),
     #[error(transparent)]
     Store(StoreError),
+}
+
+fn and_now(refusal: Option<&VerbError>) -> String {
+    refusal.map_or_else(String::new, |refusal| format!("; now: {refusal}"))
 }
 
 impl From<StoreError> for VerbError {
@@ -268,12 +272,12 @@ impl Inner {
                 }
                 // What forbids it now may be that it was done.
                 Err(error) if in_doubt && error.is_refusal() => {
-                    return Err(VerbError::InDoubt(format!("; now: {error}")));
+                    return Err(VerbError::InDoubt(Some(Box::new(error))));
                 }
                 outcome => return outcome,
             }
         }
-        Err(if in_doubt { VerbError::InDoubt(String::new()) } else { VerbError::Moved })
+        Err(if in_doubt { VerbError::InDoubt(None) } else { VerbError::Moved })
     }
 
     /// Gives a runner of this node a command.
@@ -285,7 +289,7 @@ impl Inner {
     ) -> Result<TaskStatus, VerbError> {
         let (reply, answer) = oneshot::channel();
         match runner.send(Order { command, expected, reply }) {
-            Ok(()) => answer.await.unwrap_or(Err(VerbError::InDoubt(String::new()))),
+            Ok(()) => answer.await.unwrap_or(Err(VerbError::InDoubt(None))),
             Err(_) => Err(VerbError::Moved),
         }
     }
@@ -571,7 +575,11 @@ impl Inner {
                 let inner = self.clone();
                 let asked = Asked { command: command.clone(), plan: plan_command, expected: None };
                 work.push(async move {
-                    let outcome = inner.command(&id, asked, seen).await;
+                    let outcome = match inner.command(&id, asked, seen).await {
+                        // Of many it is not asked which of them had come so far.
+                        Err(VerbError::InDoubt(Some(refusal))) => Err(*refusal),
+                        outcome => outcome,
+                    };
                     (id, outcome)
                 });
             }
@@ -587,10 +595,10 @@ impl Inner {
                     Err(error) => failed = failed.or(Some(error)),
                 }
             }
-            after = page.next;
+            // A plan that was changed by somebody in the middle refuses the rest as well.
+            after = page.next.filter(|_| refused.is_empty());
             if after.is_none() {
                 if changed.tasks > 0 {
-                    // Somebody changed the plan in the middle.
                     let left = |(task_id, why): (TaskId, PlanRejection)| LeftTask { task_id, reason: why.to_string() };
                     changed.left.extend(refused.into_iter().map(left));
                 } else if let Some((_, rejection)) = refused.pop() {

@@ -105,6 +105,21 @@ async fn the_tasks_of_a_node_that_falls_silent_are_taken_over_and_its_late_commi
     assert_eq!(ids(&claim(&a, "a", 1).await.unwrap()), ["u"]);
 }
 
+/// Every commit looks at the leases, so it need not be a beat that finds one run out.
+#[tokio::test]
+async fn a_node_whose_commit_finds_another_gone_is_called_to_take_up_its_tasks() {
+    let database = database!();
+    let (a, b) = (node(&database, "a", SHORT).await, node(&database, "b", Millis::from_secs(15)).await);
+    submit(&b, plan("p", &[("t", None), ("u", None)], |settings| settings.max_concurrency = 2)).await;
+    assert_eq!(ids(&claim(&a, "a", 1).await.unwrap()), ["t"]);
+    let held = claim(&b, "b", 1).await.unwrap().tasks.remove(0);
+    while tokio::time::timeout(Duration::from_secs(2), b.called()).await.is_ok() {}
+    past_the_lease().await;
+    b.commit(finish(&held)).await.unwrap();
+    tokio::time::timeout(PATIENCE, b.called()).await.expect("it is called");
+    assert_eq!(ids(&claim(&b, "b", 1).await.unwrap()), ["t"]);
+}
+
 #[tokio::test]
 async fn a_late_node_goes_on_if_nobody_was_let_in() {
     let database = database!();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use milepost_core::time::Millis;
 use milepost_store::{Beat, Beaten, StoreError};
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -105,6 +106,12 @@ impl Inner {
                     );
                     self.membership.lose();
                     self.wake();
+                }
+                if look_again == Some(Millis::ZERO) {
+                    // What another beat says meanwhile is of a later moment.
+                    self.wake();
+                    self.finish_cancelled_soon();
+                    return None;
                 }
                 look_again.map(|again| again.as_duration())
             }

@@ -70,7 +70,7 @@ impl Inner {
                 return Err(no_answer());
             }
             if gone_at.is_some_and(|gone_at| gone_at.elapsed() > LAST_WORDS_WITHIN) {
-                return Err(VerbError::InDoubt(String::new()));
+                return Err(VerbError::InDoubt(None));
             }
             tokio::select! {
                 biased;

@@ -187,7 +187,7 @@ impl From<Reply> for Result<TaskStatus, VerbError> {
             }
             Reply::Version { what, expected, found } => VerbError::Version { what, expected, found },
             Reply::Moved => VerbError::Moved,
-            Reply::InDoubt => VerbError::InDoubt(String::new()),
+            Reply::InDoubt => VerbError::InDoubt(None),
             Reply::Refused(words) => VerbError::Refused(words),
             Reply::Failed(words) => VerbError::Store(StoreError::Unavailable {
                 backend: "the node that holds the task",

@@ -155,7 +155,9 @@ impl Inner {
         let mut pause = Duration::from_millis(50);
         loop {
             match self.command(task, Asked::simply(command.clone()), None).await {
-                Err(VerbError::Store(StoreError::Unavailable { .. }) | VerbError::Moved) if !self.is_stopping() => {
+                Err(VerbError::Store(StoreError::Unavailable { .. }) | VerbError::Moved | VerbError::InDoubt(_))
+                    if !self.is_stopping() =>
+                {
                     self.rest(pause).await;
                     pause = (pause * 2).min(Duration::from_secs(5));
                 }

@@ -170,7 +170,7 @@ impl FlowRunner {
         self.promised = false;
         let lost = matches!(outcome, Err(Over::Lost));
         for (reply, status) in replies {
-            let _ = reply.send(if lost { Err(VerbError::InDoubt(String::new())) } else { Ok(status) });
+            let _ = reply.send(if lost { Err(VerbError::InDoubt(None)) } else { Ok(status) });
         }
         if !lost {
             self.inner.cancel_children(&self.key.id, children);

@@ -81,6 +81,7 @@ impl Turn {
             writes: Writes::default(),
             books: Books::default(),
             freed: BTreeSet::new(),
+            ends_a_session: false,
             lock_ttl: shared.membership.lock_ttl,
         };
         let mut turn = Self { connection, shared, desk };
@@ -119,6 +120,7 @@ impl Turn {
         let answer = self.ask(&sql).await?.pop().unwrap_or_default();
         self.desk.sessions = read_sessions(answer)?;
         self.desk.offer();
+        self.desk.ends_a_session = true;
         Ok(())
     }
 

@@ -30,6 +30,8 @@ pub(super) struct Desk {
     pub(super) books: Books,
     /// Tenants that somebody has let go of, whose next in line are to be woken.
     pub(super) freed: BTreeSet<Tenant>,
+    /// A node was found gone, and its tasks are there for us as well.
+    pub(super) ends_a_session: bool,
     pub(super) lock_ttl: Millis,
 }
 

@@ -101,7 +101,7 @@ impl Shared {
         if seen.late {
             self.forgive().await?;
         }
-        let look_again = seen.next_expiry.map(|left| Millis::new(left.max(0).unsigned_abs() + 1));
+        let look_again = seen.next_expiry.map(|left| Millis::new((left + 1).max(0).unsigned_abs()));
         let sweep = seen.next_expiry.is_some_and(|left| left < 0) || seen.locks > 0 || seen.said;
         if seen.renewed {
             return Ok((Beaten { lost: false, look_again, now: Some(seen.now) }, sweep));

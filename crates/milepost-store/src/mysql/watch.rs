@@ -38,15 +38,19 @@ impl Watch {
     /// A transaction of ours has locked the row at `before` and left it at `after`: what it wrote we know ourselves.
     pub(super) fn own_offer(&self, before: i64, after: i64) {
         if self.seen.swap(after, Ordering::AcqRel) != before {
-            self.called.notify_one();
+            self.call();
         }
+    }
+
+    pub(super) fn call(&self) {
+        self.called.notify_one();
     }
 
     /// What a look at the row has shown.
     pub(super) fn looked(&self, offered: i64, letters: i64) {
         *self.looked_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         if self.seen.swap(offered, Ordering::AcqRel) != offered || letters > 0 {
-            self.called.notify_one();
+            self.call();
         }
     }
 

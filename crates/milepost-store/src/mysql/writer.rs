@@ -154,6 +154,9 @@ async fn transact(shared: &Arc<Shared>, operations: &[Operation]) -> Result<Vec<
         }
     })?;
     shared.watch.own_offer(offered, turn.desk.flushed.offered);
+    if turn.desk.ends_a_session {
+        shared.watch.call();
+    }
     *shared.writer.lock().await = Some(turn.connection);
     Ok(outcomes)
 }

@@ -155,7 +155,7 @@ BEGIN
     DELETE FROM @.letters WHERE posted_at < at - 3600000;
     DELETE FROM @.nodes n WHERE n.ended AND n.seen_at < at - 3600000;
     state := 0;
-    SELECT CASE WHEN freed THEN 0 ELSE greatest(min(n.expires_at) - at + 1, 1) END INTO look_again
+    SELECT CASE WHEN freed THEN 0 WHEN min(n.expires_at) IS NOT NULL THEN greatest(min(n.expires_at) - at + 1, 1) END INTO look_again
     FROM @.nodes n WHERE NOT n.ended AND n.session <> own;
     RETURN NEXT;
 END $$;
@@ -188,7 +188,9 @@ BEGIN
     IF FOUND THEN
         RETURN given;
     END IF;
-    PERFORM @.reap(own);
+    IF @.reap(own) THEN
+        PERFORM @.call_others(NULL);
+    END IF;
     at := @.now_ms();
     INSERT INTO @.letters (id, session, task, body, posted_at)
     SELECT letter_id, n.session, c.id, words, at FROM @.task_configs c JOIN @.task_runtimes r ON r.no = c.no

@@ -250,7 +250,10 @@ end
 local function set_plan_status(plan, status, by, at)
   if plan.status == status then return false end
   plan.status, plan.version, plan.by = status, plan.version + 1, by
-  if status == PLAN_RUNNING and plan.started == '' then plan.started = at end
+  if status == PLAN_RUNNING then
+    if plan.started == '' then plan.started = at end
+    call('ZREM', M .. 'quiet-undo-plans:' .. plan.kind, plan.no)
+  end
   plan.ended = status >= PLAN_COMPLETED and open_tasks(plan) == 0 and at or ''
   plan.changed, plan.look, plan.show = true, true, true
   -- What its interrupted and sleeping tasks may do depends on it.

@@ -44,7 +44,7 @@ if clash then return clash end
 
 -- Nothing is refused from here on. Where tasks stand depends on what the plan is, so all of them leave their places.
 for _, task in pairs(stored) do unplace(task, plan) end
-for _, list in ipairs({ 'ready', 'quiet', 'undo' }) do call('ZREM', M .. list .. '-plans:' .. plan.kind, no) end
+for _, list in ipairs({ 'ready', 'quiet', 'undo', 'quiet-undo' }) do call('ZREM', M .. list .. '-plans:' .. plan.kind, no) end
 define_plan(no, id, defined)
 plan.max, plan.says, plan.kind = tonumber(ARGV[defined + 2]), ARGV[defined + 3], ARGV[defined + 4]
 plan.version, plan.changed, plan.look, plan.show = plan.version + 1, true, true, true
