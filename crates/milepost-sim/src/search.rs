@@ -23,6 +23,9 @@ pub struct Search {
     pub failures: usize,
 }
 
+/// Schedules between two words of how far it is.
+const TELL_EVERY: u64 = 100_000;
+
 #[derive(Debug)]
 pub struct Summary {
     pub schedules: u64,
@@ -59,6 +62,10 @@ impl Search {
                         if seed >= self.from + self.count {
                             return;
                         }
+                        let played = seed - self.from;
+                        if played > 0 && played.is_multiple_of(TELL_EVERY) {
+                            eprintln!("{played} of {} schedules, {:.0} s", self.count, begun.elapsed().as_secs_f64());
+                        }
                         let schedule = Schedule::generate(seed);
                         let report = match &self.server {
                             None => schedule.play(Trace::default()),
@@ -68,6 +75,7 @@ impl Search {
                         simulated.fetch_add(report.simulated.as_secs(), Ordering::Relaxed);
                         if let Some(violation) = report.violation {
                             let mut failures = failures.lock().expect("nobody panics with it");
+                            eprintln!("seed {seed}: {violation}");
                             failures.push(Failure { seed, violation, replay: self.replay(seed), trace: report.trace });
                             enough.store(failures.len() >= self.failures, Ordering::Relaxed);
                         }
