@@ -2,14 +2,13 @@
 //! does not.
 
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use milepost_core::task::PlanStatus;
 
 use crate::ledger;
 use crate::node::Node;
 use crate::place::Backend;
-use crate::support::{PATIENCE, World, wait_for};
+use crate::support::{World, wait_for};
 
 const TASKS: usize = 8;
 const STAGES: usize = 6;
@@ -89,11 +88,7 @@ fn what_a_promoted_replica_lacks_runs_again_and_what_it_has_does_not() {
     wait_for("every task to be a stage further", || (0..TASKS).all(is_further).then_some(()));
     replica.replace(primary);
     let said = || nodes.iter().map(Node::said).collect::<Vec<_>>().join("\n");
-    let deadline = Instant::now() + PATIENCE;
-    while ledger::status(&place, "p") != Some(PlanStatus::Completed) {
-        assert!(Instant::now() < deadline, "it does not end; the nodes say\n{}", said());
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_for("the plan to end", || (ledger::status(&place, "p") == Some(PlanStatus::Completed)).then_some(()));
     for task in 0..TASKS {
         let lines = ledger::lines(&world, &format!("p-{task}"));
         assert_eq!(lines["s1"], 1, "the replica had that; the nodes say\n{}", said());

@@ -158,6 +158,17 @@ fn manual(id: &str, tasks: &[&str]) -> PlanBuilder {
     tasks.iter().fold(plan(id), |plan, task| plan.task(task)).manual().max(1)
 }
 
+/// It beats until the lease of whoever does not has run out.
+async fn outlasts_the_others(harness: &dyn Harness, scene: &Scene<'_>) {
+    let mut waited = Millis::ZERO;
+    while waited <= AT_MOST {
+        beats(scene).await;
+        harness.passes(STEP).await;
+        waited = waited.saturating_add(STEP);
+    }
+    beats(scene).await;
+}
+
 async fn takes(scene: &mut Scene<'_>, task: &str) {
     let held = scene.claim_one(task).await;
     scene.finishes(&held).await;
@@ -411,13 +422,7 @@ pub(super) async fn a_node_that_was_given_up_says_nothing_of_an_era_when_it_leav
     let Some([mut one, two, mut visitor]) = three(harness).await else { return };
     one.submit(manual("p", &["a"])).await;
     takes(&mut one, "a").await;
-    let mut waited = Millis::ZERO;
-    while waited <= AT_MOST {
-        beats(&two).await;
-        harness.passes(STEP).await;
-        waited = waited.saturating_add(STEP);
-    }
-    beats(&two).await;
+    outlasts_the_others(harness, &two).await;
     two.store.leave().await.unwrap();
     visitor.submit(manual("q", &["b"])).await;
     one.store.leave().await.unwrap();
@@ -534,13 +539,7 @@ pub(super) async fn a_task_that_is_set_going_for_the_next_era_leaves_its_line(ha
         one.claim_one("first").await;
         set_going(&mut visitor, "wanted").await;
         assert!(ids(&one.claim().await).is_empty());
-        let mut waited = Millis::ZERO;
-        while waited <= AT_MOST {
-            beats(&two).await;
-            harness.passes(STEP).await;
-            waited = waited.saturating_add(STEP);
-        }
-        beats(&two).await;
+        outlasts_the_others(harness, &two).await;
         if !free_before {
             assert!(ids(&two.claim().await).is_empty());
         }

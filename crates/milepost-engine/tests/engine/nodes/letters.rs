@@ -206,9 +206,8 @@ async fn what_was_done_and_could_not_be_answered_is_answered_later_and_not_done_
     assert_eq!(one.node.count("w", "SIGNAL_RECEIVED").await, 2);
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_a_holder_has_done_is_its_answer_however_late_though_the_task_has_ended() {
-    let two = two().await;
+/// What a pause of the last stage is answered, where the holder records it, cannot say so, and then ends the task.
+async fn paused_unanswered(two: &Two, then: impl AsyncFnOnce()) -> Result<(), VerbError> {
     two.gate.let_go(1);
     two.gate.inside(1).await;
     two.holder.line.swallows_answers(true);
@@ -216,27 +215,25 @@ async fn what_a_holder_has_done_is_its_answer_however_late_though_the_task_has_e
         two.other.sees("t", |task| task.pause_requested().is_some()).await;
         two.gate.let_go(1);
         two.other.sees("t", |task| task.status() == TaskStatus::Completed).await;
+        then().await;
+    };
+    tokio::join!(two.other.node.operate(of_task("t"), Verb::Pause), ends).0.map(drop)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_holder_has_done_is_its_answer_however_late_though_the_task_has_ended() {
+    let two = two().await;
+    let answers_late = async || {
         tokio::time::sleep(Duration::from_secs(10)).await;
         two.holder.line.swallows_answers(false);
     };
-    let (answer, ()) = tokio::join!(two.other.node.operate(of_task("t"), Verb::Pause), ends);
-    answer.expect("it was done");
+    paused_unanswered(&two, answers_late).await.expect("it was done");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_holder_may_have_done_before_it_died_is_not_called_refused() {
     let two = two().await;
-    two.gate.let_go(1);
-    two.gate.inside(1).await;
-    two.holder.line.swallows_answers(true);
-    let ends = async {
-        two.other.sees("t", |task| task.pause_requested().is_some()).await;
-        two.gate.let_go(1);
-        two.other.sees("t", |task| task.status() == TaskStatus::Completed).await;
-        two.holder.cut();
-    };
-    let (answer, ()) = tokio::join!(two.other.node.operate(of_task("t"), Verb::Pause), ends);
-    let error = answer.expect_err("nobody can say");
+    let error = paused_unanswered(&two, async || two.holder.cut()).await.expect_err("nobody can say");
     assert!(matches!(error, VerbError::InDoubt(_)), "{error:?}");
     let words = "before it said whether it was done; now: cannot pause task t: it is COMPLETED";
     assert!(error.to_string().ends_with(words), "{error}");
