@@ -81,6 +81,8 @@ pub(crate) struct Runner {
     rest: Duration,
     pub(crate) stopping: bool,
     pub(crate) cut_off: CutOff,
+    /// Something is to start as soon as the node is sure of its lease.
+    waits_for_lease: bool,
     /// What is written next has somebody who waits until it is durable.
     promised: bool,
     /// Of a task that a message set off: nothing of it starts before it has its place.
@@ -134,6 +136,7 @@ impl Runner {
             rest: Duration::ZERO,
             stopping: false,
             cut_off,
+            waits_for_lease: false,
             promised: false,
             chain,
         }
@@ -204,7 +207,7 @@ impl Runner {
         let (clock, rest) = (&self.inner.clock, self.rest);
         let write_start = !self.unwritten.is_empty();
         let report_at = self.report_at;
-        let queues = !self.has_place();
+        let (queues, waits_for_lease) = (!self.has_place(), self.waits_for_lease);
         let heartbeat = self.heartbeat.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.inner.heartbeat())));
         tokio::select! {
             biased;
@@ -212,6 +215,7 @@ impl Runner {
             Some(ended) = self.running.next(), if !idle => self.attempt_ended(ended).await,
             Some(order) = self.orders.recv() => self.obey(order).await,
             () = self.inner.stop.cancelled(), if !self.stopping => self.stop().await,
+            () = self.inner.lease_renewed(), if waits_for_lease => { self.start_new_attempts(); Ok(()) }
             () = place(&mut self.chain), if queues => { self.start_new_attempts(); Ok(()) }
             () = sleep_until_past(clock, due, rest), if due.is_some() => self.wake().await,
             () = sleep_until(clock, deadline), if deadline.is_some() => self.time_out().await,
@@ -417,6 +421,10 @@ impl Runner {
 
     /// Starts whatever the task says is running and is not.
     fn start_new_attempts(&mut self) {
+        self.waits_for_lease = !self.inner.holds_lease();
+        if self.waits_for_lease {
+            return;
+        }
         // A stage that was cut off is recorded as running until its task is paused or given back.
         if !self.has_place() || self.is_to_stand_still() {
             return;

@@ -517,10 +517,23 @@ impl Inner {
         by: &By,
         expected: Option<u64>,
     ) -> Result<(), VerbError> {
-        let change = PlanChange { plan: plan.clone(), command, by: by.clone(), expected, now: self.clock.now() };
-        let row = self.store.change_plan(change).await?;
-        self.feed.plan_changed(plan, row.status);
-        Ok(())
+        loop {
+            // For the version that was looked at: what a network repeats after the answer finds another, or is answered alike.
+            let version = match expected {
+                Some(version) => version,
+                None => self.plan_row(plan).await?.version,
+            };
+            let (by, now) = (by.clone(), self.clock.now());
+            let change = PlanChange { plan: plan.clone(), command, by, expected: Some(version), now };
+            match self.store.change_plan(change).await {
+                // Somebody else was faster, and whoever asks does so of the plan as it is.
+                Err(StoreError::PlanConflict { .. }) if expected.is_none() => {}
+                changed => {
+                    self.feed.plan_changed(plan, changed?.status);
+                    return Ok(());
+                }
+            }
+        }
     }
 
     /// Cancels whatever of the plan has not ended.

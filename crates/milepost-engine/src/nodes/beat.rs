@@ -19,6 +19,7 @@ impl Inner {
     /// Not among the tasks that a stop waits for: the last of those still needs its lease.
     pub(crate) fn begin_to_beat(self: &Arc<Self>) {
         if self.membership.begins_to_beat() {
+            self.membership.renewed(self.clock.elapsed());
             self.spawn_beside(beat_loop(self.clone()));
         }
     }
@@ -59,12 +60,12 @@ async fn beat_loop(inner: Arc<Inner>) {
                     inner.finish_cancelled_plans_soon();
                 }
             }
-            Some(beaten) = beats.next(), if !beats.is_empty() => {
+            Some((asked, beaten)) = beats.next(), if !beats.is_empty() => {
                 if beaten.is_err() {
                     // Whoever comes back first after a store was away must not find this node silent for long.
                     beat_at = beat_at.min(inner.clock.elapsed() + lease / 15);
                 }
-                let again = inner.beaten(beaten);
+                let again = inner.beaten(asked, beaten);
                 look_again = again.map(|again| Instant::now() + again + A_MOMENT).or(look_again);
             }
             () = at(look_again), if look_again.is_some() => {
@@ -76,11 +77,12 @@ async fn beat_loop(inner: Arc<Inner>) {
     }
 }
 
-async fn beat(inner: Arc<Inner>) -> Result<Beaten, StoreError> {
+/// The answer, and when it was asked for.
+async fn beat(inner: Arc<Inner>) -> (Duration, Result<Beaten, StoreError>) {
     let asked = inner.clock.elapsed();
     let beat = Beat { capacity: inner.capacity() as u64, in_hand: inner.in_hand() as u64 };
     // Longer than that it can renew nothing.
-    match tokio::time::timeout(inner.lease(), inner.store.beat(beat)).await {
+    let beaten = match tokio::time::timeout(inner.lease(), inner.store.beat(beat)).await {
         Ok(beaten) => {
             if let Ok(Beaten { now: Some(now), .. }) = beaten {
                 inner.clock.follow(now, asked, inner.clock.elapsed());
@@ -91,12 +93,13 @@ async fn beat(inner: Arc<Inner>) -> Result<Beaten, StoreError> {
             let source = "no answer for as long as a lease lasts".into();
             Err(StoreError::Unavailable { backend: "the store", operation: "renew the lease", source })
         }
-    }
+    };
+    (asked, beaten)
 }
 
 impl Inner {
     /// What follows from a beat; in how long another node's tasks may be there to take.
-    fn beaten(self: &Arc<Self>, beaten: Result<Beaten, StoreError>) -> Option<Duration> {
+    fn beaten(self: &Arc<Self>, asked: Duration, beaten: Result<Beaten, StoreError>) -> Option<Duration> {
         match beaten {
             Ok(Beaten { lost, look_again, now: _ }) => {
                 self.health.answered();
@@ -107,6 +110,7 @@ impl Inner {
                     self.membership.lose();
                     self.wake();
                 }
+                self.membership.renewed(asked);
                 if look_again == Some(Millis::ZERO) {
                     // What another beat says meanwhile is of a later moment.
                     self.wake();

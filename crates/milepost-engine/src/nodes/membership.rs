@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::{Engine, Inner};
+use crate::health::OnStoreLoss;
 
 use super::cut_off::CutOff;
 use super::letters::Dealt;
@@ -17,6 +19,10 @@ pub(crate) struct Membership {
     shared: bool,
     /// Ends the tasks of this membership, when it is lost; the next one has another.
     current: Mutex<CancellationToken>,
+    /// When the last beat that was answered went out, by what the clock has gone.
+    renewed_at: Mutex<Duration>,
+    /// Not a `watch`, which wakes those who wait in an order that no seed repeats.
+    renewal: Notify,
     /// The node has stopped: nobody beats or listens for it any more.
     pub(super) gone: CancellationToken,
     listens: AtomicBool,
@@ -36,6 +42,8 @@ impl Membership {
         Self {
             shared,
             current: Mutex::default(),
+            renewed_at: Mutex::default(),
+            renewal: Notify::new(),
             gone: CancellationToken::new(),
             listens: AtomicBool::new(false),
             beats: AtomicBool::new(false),
@@ -60,6 +68,15 @@ impl Membership {
     pub(super) fn lose(&self) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *current).cancel();
+    }
+
+    /// Answers may come in another order than beats went out.
+    pub(super) fn renewed(&self, at: Duration) {
+        {
+            let mut last = self.renewed_at.lock().unwrap_or_else(PoisonError::into_inner);
+            *last = at.max(*last);
+        }
+        self.renewal.notify_waiters();
     }
 
     /// True the first time.
@@ -90,6 +107,28 @@ impl Engine {
 }
 
 impl Inner {
+    /// Whether no other node can have what this one has in hand. Nothing begins otherwise, unless the node is to go on
+    /// without its store.
+    pub(crate) fn holds_lease(&self) -> bool {
+        !self.membership.is_shared() || self.health.on_loss() == OnStoreLoss::Continue || self.is_renewed()
+    }
+
+    /// Waits until it does. Whether the tasks are still its own is for their cut-off to say.
+    pub(crate) async fn lease_renewed(&self) {
+        loop {
+            let renewal = self.membership.renewal.notified();
+            if self.is_renewed() {
+                return;
+            }
+            renewal.await;
+        }
+    }
+
+    fn is_renewed(&self) -> bool {
+        let renewed_at = *self.membership.renewed_at.lock().unwrap_or_else(PoisonError::into_inner);
+        self.clock.elapsed().saturating_sub(renewed_at) < self.lease()
+    }
+
     /// The last thing a node does: others need not wait until its lease has run out.
     pub(crate) async fn leave(self: &Arc<Self>) {
         if !self.membership.is_shared() {

@@ -29,6 +29,7 @@ impl FlowRunner {
         match running {
             Some(_) if self.stopping => self.interrupt().await,
             Some(stage) => {
+                self.wait_for_lease().await?;
                 let result = self.undo(stage).await?;
                 let stopping = self.stopping || self.inner.is_stopping();
                 self.must(Command::StageEnded(StageEnded { stage, attempt: undo.attempt, result, stopping }));

@@ -233,15 +233,32 @@ impl FlowRunner {
             return self.stop().await;
         }
         // What is begun is begun in the store first, but for what may be written together with its outcome.
-        if !self.has_news_for_the_store()
-            && let Err(divergence) = self.hand_out()
-        {
-            return self.diverge(&divergence).await;
+        if !self.has_news_for_the_store() {
+            self.wait_for_lease().await?;
+            if let Err(divergence) = self.hand_out() {
+                return self.diverge(&divergence).await;
+            }
         }
         if self.has_news_for_the_store() {
             return self.write(LeaseChange::Keep).await;
         }
         self.wait().await
+    }
+
+    /// Nothing begins before the node is sure of its lease.
+    pub(super) async fn wait_for_lease(&mut self) -> Result<(), Over> {
+        if self.inner.holds_lease() {
+            return Ok(());
+        }
+        let (inner, cut_off) = (&self.inner, &self.cut_off);
+        let renewed = async {
+            tokio::select! {
+                biased;
+                () = cut_off.comes() => Err(Over::Lost),
+                () = inner.lease_renewed() => Ok(()),
+            }
+        };
+        meanwhile(&mut self.function, &mut self.returned, renewed).await
     }
 
     /// What the function did by itself.

@@ -1,10 +1,11 @@
 //! The operator's verbs on plans, and what becomes of a plan by itself.
 
-use milepost_core::task::{PlanStatus, TaskStatus};
+use milepost_core::plan::PlanCommand;
+use milepost_core::task::{By, PlanStatus, TaskStatus};
 use milepost_engine::{Registry, Verb};
-use milepost_store::{Resubmit, Start};
+use milepost_store::{PlanChange, Resubmit, Start, StoreError};
 
-use crate::support::{Flaky, Gate, Journal, RETRY, World, of_plan, of_task, plan};
+use crate::support::{DAWN, Faulty, Flaky, Gate, Journal, RETRY, World, of_plan, of_task, plan, plan_id};
 
 fn many(count: usize) -> String {
     let tasks: Vec<String> = (0..count).map(|i| format!("{{id: t{i}, tenant: x{i}}}")).collect();
@@ -42,6 +43,30 @@ async fn a_paused_plan_pauses_its_running_tasks_and_leaves_the_others_pending() 
     assert_eq!(node.does(of_plan("p"), Verb::Resume).await, 50);
     assert_eq!(node.ended("p").await.status, PlanStatus::Completed);
     assert_eq!(gate.all().len(), 120);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_a_plan_that_arrives_again_once_the_plan_has_changed_is_not_made() {
+    let (world, gate, flaky) = (World::new(), Gate::shut(), Flaky::default());
+    flaky.fail("s", 1);
+    let store = world.store();
+    let line = Faulty::over(store.clone());
+    let node = world.node_on(line.clone(), Registry::new().with("flaky", flaky.kind()).with("gate", gate.kind()));
+    node.submit("{plan: p, stages: [{name: s, uses: flaky}, {name: e, uses: gate}], tasks: [{id: t}]}").await;
+    assert_eq!(node.ended("p").await.status, PlanStatus::Failed);
+    assert!(node.refuses(of_plan("p"), Verb::Cancel).await.contains("it is FAILED"));
+    node.does(of_plan("p"), RETRY).await;
+    gate.inside(1).await;
+    // It was refused, and would be taken now.
+    let cancel = line.last_change_arrives_again().await;
+    assert!(matches!(cancel, Err(StoreError::PlanConflict { .. })), "{cancel:?}");
+    node.does(of_plan("p"), Verb::Pause).await;
+    // By another line than this one.
+    let (plan, command, by) = (plan_id("p"), PlanCommand::Resume, By::new("tester"));
+    store.change_plan(PlanChange { plan, command, by, expected: None, now: DAWN }).await.expect("a paused plan");
+    let pause = line.last_change_arrives_again().await;
+    assert!(matches!(pause, Err(StoreError::PlanConflict { .. })), "{pause:?}");
+    assert_eq!(node.plan("p").await.status, PlanStatus::Running);
 }
 
 #[tokio::test(start_paused = true)]

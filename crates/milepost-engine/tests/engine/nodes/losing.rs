@@ -9,7 +9,7 @@ use milepost_engine::Registry;
 use milepost_engine::stage::Outcome;
 use milepost_store::PlanChange;
 
-use crate::support::{Cluster, DAWN, Gate, Journal, bounded, kind, plan_id};
+use crate::support::{Cluster, DAWN, Diary, Flaky, Gate, Journal, bounded, flow, kind, plan_id};
 
 const TWO_STAGES: &str =
     "{plan: p, max_concurrency: 10, stages: [{name: s, uses: gate}, {name: e, uses: noop}], tasks: [{id: a}, {id: b}]}";
@@ -106,6 +106,46 @@ async fn a_node_that_did_not_run_for_longer_than_its_lease_ends_its_attempts_bef
     assert_eq!(one.node.ended("p").await.status, PlanStatus::Completed);
     assert_eq!(one.node.count("a", "TASK_INTERRUPTED").await, 1, "{:?}", one.node.log("a").await);
     assert_eq!(one.node.count("a", "STAGE_COMPLETED s 1").await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_is_due_on_a_lease_that_may_have_run_out_waits_until_the_node_knows() {
+    let (cluster, flaky) = (Cluster::new(), Flaky::default());
+    flaky.fail("s", 1);
+    let one = cluster.node("one", &Registry::new().with("flaky", flaky.kind()));
+    let retry = "retry: {max_attempts: 2, strategy: fixed, base: 25s, jitter: false}";
+    one.node.submit(&format!("{{plan: p, stages: [{{name: s, uses: flaky, {retry}}}], tasks: [{{id: t}}]}}")).await;
+    one.node.until("t", |task| task.next_due().is_some()).await;
+    one.cut();
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    assert_eq!(flaky.journal.calls().len(), 1, "another node might run its tenant's next task by now");
+    one.mend();
+    // Nobody had missed it, so the task is still its own.
+    assert_eq!(one.node.ended("p").await.status, PlanStatus::Completed);
+    assert_eq!((flaky.journal.calls().len(), one.node.count("t", "TASK_INTERRUPTED").await), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_is_due_on_a_lease_that_may_have_run_out_waits_as_well() {
+    let (cluster, diary) = (Cluster::new(), Diary::default());
+    let noting = diary.clone();
+    let sleeper = flow("sleeper", move |ctx, input| {
+        let diary = noting.clone();
+        async move {
+            ctx.sleep("rest", Duration::from_secs(25)).await?;
+            ctx.stage("after").run(|| async { diary.noted("after") }).await?;
+            Ok(input)
+        }
+    });
+    let one = cluster.node("one", &sleeper.registry());
+    one.node.begin(&sleeper, "f", serde_json::json!(1)).await;
+    one.node.until("f", |task| task.next_due().is_some()).await;
+    one.line.beats_take(Duration::from_secs(35));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(diary.lines(), [""; 0]);
+    one.line.beats_take(Duration::ZERO);
+    assert_eq!(one.node.outcome("f").await.unwrap(), serde_json::json!(1));
+    assert_eq!(diary.lines(), ["after"]);
 }
 
 /// Servers judge a lease by their clock whenever a task is read, and the node's own beat is what it is forgiven by.

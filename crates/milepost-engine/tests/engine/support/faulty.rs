@@ -56,6 +56,7 @@ pub(crate) struct Faulty {
     /// Answers to letters do not get through.
     swallows_answers: Mutex<bool>,
     calls: Mutex<usize>,
+    last_change: Mutex<Option<PlanChange>>,
     refused: Notify,
     /// The answers have changed.
     changed: Notify,
@@ -75,6 +76,7 @@ impl Faulty {
             letters_take: Mutex::default(),
             swallows_answers: Mutex::default(),
             calls: Mutex::default(),
+            last_change: Mutex::default(),
             refused: Notify::new(),
             changed: Notify::new(),
         })
@@ -141,6 +143,12 @@ impl Faulty {
     /// How often others were called for what the node cannot do.
     pub(crate) fn calls(&self) -> usize {
         *self.calls.lock().unwrap()
+    }
+
+    /// The network repeats the last change of a plan.
+    pub(crate) async fn last_change_arrives_again(&self) -> Result<PlanRow, StoreError> {
+        let change = self.last_change.lock().unwrap().clone().expect("a plan was changed");
+        awake(self.store.change_plan(change)).await
     }
 
     pub(crate) fn claims_take(&self, time: Duration) {
@@ -231,6 +239,7 @@ impl Store for Faulty {
     }
 
     async fn change_plan(&self, change: PlanChange) -> Result<PlanRow, StoreError> {
+        *self.last_change.lock().unwrap() = Some(change.clone());
         awake(self.store.change_plan(change)).await
     }
 
