@@ -421,7 +421,7 @@ impl Runner {
 
     /// Starts whatever the task says is running and is not.
     fn start_new_attempts(&mut self) {
-        self.waits_for_lease = !self.inner.holds_lease();
+        self.waits_for_lease = !self.inner.may_begin(&self.cut_off);
         if self.waits_for_lease {
             return;
         }

@@ -4,6 +4,7 @@
 //! server the misfortunes are those of its proxy, and here it is only listened to.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -33,6 +34,8 @@ pub(crate) struct Wire {
     /// None for a process that only looks and asks.
     pub(crate) node: Option<usize>,
     pub(crate) process: usize,
+    /// How often its node was told that it had lost its lease.
+    pub(crate) losses: Arc<AtomicU64>,
     /// It leads through a proxy, whose misfortunes are enough.
     pub(crate) is_proxied: bool,
 }
@@ -367,13 +370,15 @@ impl Store for Wire {
     }
 
     async fn beat(&self, beat: Beat) -> Answer<Beaten> {
-        let (shared, who) = (self.shared.clone(), self.who());
+        let (shared, who, told) = (self.shared.clone(), self.who(), self.losses.clone());
         self.read("beat", move |store| {
-            let (shared, who) = (shared.clone(), who.clone());
+            let (shared, who, told) = (shared.clone(), who.clone(), told.clone());
             async move {
                 let beaten = store.beat(beat).await;
                 match &beaten {
-                    Ok(Beaten { lost: true, .. }) => shared.say(&who, || "hears that it lost its lease".to_owned()),
+                    Ok(Beaten { losses, .. }) if told.fetch_max(*losses, Ordering::Relaxed) < *losses => {
+                        shared.say(&who, || "hears that it lost its lease".to_owned());
+                    }
                     Ok(_) => {}
                     Err(error) => shared.say(&who, || format!("beat: {error}")),
                 }

@@ -589,7 +589,14 @@ impl Born {
             is_proxied,
             engine,
         } = self;
-        let wire = Wire { store, shared: shared.clone(), node: Some(node), process: number, is_proxied };
+        let wire = Wire {
+            store,
+            shared: shared.clone(),
+            node: Some(node),
+            process: number,
+            losses: Arc::default(),
+            is_proxied,
+        };
         let mut options = Options::new(name.as_str());
         options.capacity = setup.capacity;
         options.chains = setup.chains;
@@ -698,7 +705,8 @@ fn ids(process: &str) -> Ids {
 
 fn visitor(store: Arc<dyn Store>, is_proxied: bool, shared: &Arc<Shared>) -> Process {
     let life = Life::new();
-    let wire: Arc<dyn Store> = Arc::new(Wire { store, shared: shared.clone(), node: None, process: 0, is_proxied });
+    let wire: Arc<dyn Store> =
+        Arc::new(Wire { store, shared: shared.clone(), node: None, process: 0, losses: Arc::default(), is_proxied });
     let mut options = Options::new("visitor");
     options.clock = clock(shared, 0, 0);
     options.boot_id = "visitor".into();

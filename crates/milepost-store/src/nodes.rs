@@ -60,9 +60,9 @@ pub struct Beat {
 /// What a node learns when it renews its lease.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Beaten {
-    /// The lease had run out and others were let in: what the node had in hand is no longer its own. It is a member
-    /// again from here on.
-    pub lost: bool,
+    /// How often, since the store was opened, the lease had run out and others were let in: each time, what the node had
+    /// in hand was no longer its own, and it was a member again. A count, for an answer that is lost takes no news with it.
+    pub losses: u64,
     /// By then another node's lease may have run out, and its tasks be there to take; now, if this beat itself has ended one.
     pub look_again: Option<Millis>,
     /// What time it is by the store's clock; none where the node's own is the only one.

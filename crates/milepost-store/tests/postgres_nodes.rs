@@ -154,7 +154,7 @@ node_tests! {
             assert!(matches!(fenced, Err(StoreError::Fenced { .. })), "{fenced:?}");
         }
         assert!(claim(&*frozen, "frozen", 10).await.is_err());
-        assert!(frozen.beat(Beat::default()).await.unwrap().lost);
+        assert_eq!(frozen.beat(Beat::default()).await.unwrap().losses, 1);
         assert!(claim(&*frozen, "frozen", 10).await.unwrap().tasks.is_empty());
         for held in &taken {
             finish(&*other, held).await.unwrap();
@@ -170,7 +170,7 @@ node_tests! {
         lapse(SHORT).await;
         late.commit(succeeds(&held, 0)).await.unwrap();
         lapse(SHORT).await;
-        assert!(!late.beat(Beat { capacity: 8, in_hand: 1 }).await.unwrap().lost);
+        assert_eq!(late.beat(Beat { capacity: 8, in_hand: 1 }).await.unwrap().losses, 0);
         let row = late.nodes().await.unwrap().remove(0);
         assert_eq!((row.name.as_str(), row.live, row.in_hand, row.capacity), ("late", true, 1, 8));
     }
@@ -399,7 +399,7 @@ node_tests! {
             held.reached().await;
         }
         let beaten = tokio::time::timeout(PATIENCE, node.beat(Beat::default())).await;
-        assert!(!beaten.expect("no connection is free").unwrap().lost);
+        assert_eq!(beaten.expect("no connection is free").unwrap().losses, 0);
         writes.iter().for_each(|(held, _)| held.release());
         for (_, write) in writes {
             write.await.unwrap().unwrap();

@@ -47,7 +47,7 @@ async fn a_store_that_goes_away_says_so_and_goes_on_when_it_is_back() {
     assert!(store.task(&task_id("t")).await.is_err());
     proxy.open();
     store.commit(commit).await.unwrap();
-    assert!(!store.beat(Beat::default()).await.unwrap().lost);
+    assert_eq!(store.beat(Beat::default()).await.unwrap().losses, 0);
     store.called().await;
     let visitor = place.visitor().await;
     submit(&visitor, plan("q", &[("u", None)])).await;

@@ -19,7 +19,6 @@ impl Inner {
     /// Not among the tasks that a stop waits for: the last of those still needs its lease.
     pub(crate) fn begin_to_beat(self: &Arc<Self>) {
         if self.membership.begins_to_beat() {
-            self.membership.renewed(self.clock.elapsed());
             self.spawn_beside(beat_loop(self.clone()));
         }
     }
@@ -101,9 +100,9 @@ impl Inner {
     /// What follows from a beat; in how long another node's tasks may be there to take.
     fn beaten(self: &Arc<Self>, asked: Duration, beaten: Result<Beaten, StoreError>) -> Option<Duration> {
         match beaten {
-            Ok(Beaten { lost, look_again, now: _ }) => {
+            Ok(Beaten { losses, look_again, now: _ }) => {
                 self.health.answered();
-                if lost {
+                if self.membership.hears_of(losses) {
                     tracing::error!(
                         "LeaseLost: the lease had run out and others were let in; what this node had in hand is ended"
                     );

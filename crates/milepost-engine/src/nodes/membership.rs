@@ -19,8 +19,10 @@ pub(crate) struct Membership {
     shared: bool,
     /// Ends the tasks of this membership, when it is lost; the next one has another.
     current: Mutex<CancellationToken>,
-    /// When the last beat that was answered went out, by what the clock has gone.
-    renewed_at: Mutex<Duration>,
+    /// How often the lease was lost, as far as the node has heard.
+    losses: AtomicU64,
+    /// When the last beat that was answered went out, by what the clock has gone; none yet.
+    renewed_at: Mutex<Option<Duration>>,
     /// Not a `watch`, which wakes those who wait in an order that no seed repeats.
     renewal: Notify,
     /// The node has stopped: nobody beats or listens for it any more.
@@ -42,6 +44,7 @@ impl Membership {
         Self {
             shared,
             current: Mutex::default(),
+            losses: AtomicU64::new(0),
             renewed_at: Mutex::default(),
             renewal: Notify::new(),
             gone: CancellationToken::new(),
@@ -70,11 +73,16 @@ impl Membership {
         std::mem::take(&mut *current).cancel();
     }
 
+    /// Whether that is news.
+    pub(super) fn hears_of(&self, losses: u64) -> bool {
+        self.losses.fetch_max(losses, Ordering::AcqRel) < losses
+    }
+
     /// Answers may come in another order than beats went out.
     pub(super) fn renewed(&self, at: Duration) {
         {
             let mut last = self.renewed_at.lock().unwrap_or_else(PoisonError::into_inner);
-            *last = at.max(*last);
+            *last = (*last).max(Some(at));
         }
         self.renewal.notify_waiters();
     }
@@ -107,13 +115,14 @@ impl Engine {
 }
 
 impl Inner {
-    /// Whether no other node can have what this one has in hand. Nothing begins otherwise, unless the node is to go on
-    /// without its store.
-    pub(crate) fn holds_lease(&self) -> bool {
-        !self.membership.is_shared() || self.health.on_loss() == OnStoreLoss::Continue || self.is_renewed()
+    /// Whether no other node can have a task by now. Nothing of it begins otherwise, unless the node is to go on without
+    /// its store.
+    pub(crate) fn may_begin(&self, cut_off: &CutOff) -> bool {
+        let goes_on = !self.membership.is_shared() || self.health.on_loss() == OnStoreLoss::Continue;
+        (goes_on || self.is_renewed()) && !cut_off.has_come()
     }
 
-    /// Waits until it does. Whether the tasks are still its own is for their cut-off to say.
+    /// Waits until the node is sure of its lease. Whether a task is still its own is for the cut-off to say.
     pub(crate) async fn lease_renewed(&self) {
         loop {
             let renewal = self.membership.renewal.notified();
@@ -126,7 +135,7 @@ impl Inner {
 
     fn is_renewed(&self) -> bool {
         let renewed_at = *self.membership.renewed_at.lock().unwrap_or_else(PoisonError::into_inner);
-        self.clock.elapsed().saturating_sub(renewed_at) < self.lease()
+        renewed_at.is_some_and(|at| self.clock.elapsed().saturating_sub(at) < self.lease())
     }
 
     /// The last thing a node does: others need not wait until its lease has run out.

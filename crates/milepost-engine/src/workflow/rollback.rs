@@ -28,8 +28,8 @@ impl FlowRunner {
         let running = undo.queue.first().copied().filter(|_| undo.running);
         match running {
             Some(_) if self.stopping => self.interrupt().await,
+            Some(_) if !self.inner.may_begin(&self.cut_off) => self.wait_for_lease().await,
             Some(stage) => {
-                self.wait_for_lease().await?;
                 let result = self.undo(stage).await?;
                 let stopping = self.stopping || self.inner.is_stopping();
                 self.must(Command::StageEnded(StageEnded { stage, attempt: undo.attempt, result, stopping }));
@@ -64,6 +64,16 @@ impl FlowRunner {
                 }),
             };
             self.obey(order).await?;
+        }
+    }
+
+    async fn wait_for_lease(&mut self) -> Result<(), Over> {
+        tokio::select! {
+            biased;
+            () = self.cut_off.comes() => Err(Over::Lost),
+            Some(order) = self.orders.recv() => self.obey(order).await,
+            () = self.inner.stop.cancelled() => self.interrupt().await,
+            () = self.inner.lease_renewed() => Ok(()),
         }
     }
 

@@ -67,6 +67,8 @@ pub(crate) struct FlowRunner {
     pub(super) rest: Duration,
     pub(super) stopping: bool,
     pub(super) cut_off: CutOff,
+    /// Something is to begin as soon as the node is sure of its lease.
+    pub(super) waits_for_lease: bool,
     /// What is written next has somebody who waits until it is durable.
     pub(super) promised: bool,
 }
@@ -107,6 +109,7 @@ impl FlowRunner {
             rest: Duration::ZERO,
             stopping: false,
             cut_off,
+            waits_for_lease: false,
             promised: false,
         }
     }
@@ -233,32 +236,15 @@ impl FlowRunner {
             return self.stop().await;
         }
         // What is begun is begun in the store first, but for what may be written together with its outcome.
-        if !self.has_news_for_the_store() {
-            self.wait_for_lease().await?;
-            if let Err(divergence) = self.hand_out() {
-                return self.diverge(&divergence).await;
-            }
+        if !self.has_news_for_the_store()
+            && let Err(divergence) = self.hand_out()
+        {
+            return self.diverge(&divergence).await;
         }
         if self.has_news_for_the_store() {
             return self.write(LeaseChange::Keep).await;
         }
         self.wait().await
-    }
-
-    /// Nothing begins before the node is sure of its lease.
-    pub(super) async fn wait_for_lease(&mut self) -> Result<(), Over> {
-        if self.inner.holds_lease() {
-            return Ok(());
-        }
-        let (inner, cut_off) = (&self.inner, &self.cut_off);
-        let renewed = async {
-            tokio::select! {
-                biased;
-                () = cut_off.comes() => Err(Over::Lost),
-                () = inner.lease_renewed() => Ok(()),
-            }
-        };
-        meanwhile(&mut self.function, &mut self.returned, renewed).await
     }
 
     /// What the function did by itself.
@@ -336,6 +322,7 @@ impl FlowRunner {
 
     /// Tells the function to run what the log says is running, now that it has heard all that the log has to tell.
     fn hand_out(&mut self) -> Result<(), Divergence> {
+        self.waits_for_lease = false;
         if self.stopping {
             return Ok(());
         }
@@ -348,6 +335,10 @@ impl FlowRunner {
             let (name, attempt, timeout) = (definition.name.clone(), state.attempt, definition.timeout);
             let Some(phase) = self.desk.phase(&name) else { return Err(self.missing(index, Instead::Waits)) };
             let works = self.flow().step(index).kind == StepKind::Stage && phase != Phase::Gone;
+            if works && !self.inner.may_begin(&self.cut_off) {
+                self.waits_for_lease = true;
+                continue;
+            }
             if works && let Err(failure) = self.inner.guards.admit(&definition.retry, self.now()) {
                 let result = StageResult::Refused(failure);
                 self.must(Command::StageEnded(StageEnded { stage: index, attempt, result, stopping: false }));

@@ -35,12 +35,14 @@ enum Woken {
     Park,
     Report,
     WriteStart,
+    Lease,
     CutOff,
 }
 
 impl FlowRunner {
     pub(super) async fn wait(&mut self) -> Result<(), Over> {
-        let busy = self.is_busy();
+        let waits_for_lease = self.waits_for_lease;
+        let busy = self.is_busy() || waits_for_lease;
         let waits = !busy && self.flow().open().next().is_some();
         let now = self.now();
         self.waits_since = waits.then(|| self.waits_since.unwrap_or(now));
@@ -63,6 +65,7 @@ impl FlowRunner {
             () = news(&mut self.function, &mut self.returned, &self.desk) => Woken::Function,
             Some(order) = self.orders.recv() => Woken::Order(order),
             () = self.inner.stop.cancelled(), if !self.stopping => Woken::Stop,
+            () = self.inner.lease_renewed(), if waits_for_lease => Woken::Lease,
             () = sleep_until_past(clock, due, rest), if due.is_some() => Woken::Due,
             () = sleep_until(clock, deadline), if deadline.is_some() => Woken::Deadline,
             () = sleep_until(clock, park), if park.is_some() => Woken::Park,
@@ -71,7 +74,7 @@ impl FlowRunner {
         };
         drop(lent);
         match woken {
-            Woken::Function => Ok(()),
+            Woken::Function | Woken::Lease => Ok(()),
             Woken::Order(order) => self.obey(order).await,
             Woken::Stop => {
                 self.stopping = true;

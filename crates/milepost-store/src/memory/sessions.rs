@@ -71,6 +71,7 @@ pub(super) struct Renewed {
     pub(super) session: u64,
     /// There may be something to claim that was not there before.
     pub(super) freed: bool,
+    /// But for the losses, which the handle counts.
     pub(super) beaten: Beaten,
 }
 
@@ -324,12 +325,12 @@ impl Data {
         };
         let now = Instant::now();
         self.forgive(now);
-        let (session, lost) = match self.sessions.members.get(&identity.name) {
-            Some(member) if member.session == session && !member.ended => (session, false),
+        let session = match self.sessions.members.get(&identity.name) {
+            Some(member) if member.session == session && !member.ended => session,
             Some(member) if member.session != session && !member.ended => {
                 return Err(StoreError::Owned { path: identity.name.to_string(), pid: 0, command: String::new() });
             }
-            Some(_) | None => (self.sessions.begin(identity, membership), true),
+            Some(_) | None => self.sessions.begin(identity, membership),
         };
         if let Some(member) = self.sessions.members.get_mut(&identity.name) {
             member.seen_at = now;
@@ -340,9 +341,9 @@ impl Data {
         self.renew_locks(now, membership.lock_ttl);
         let freed = self.reap(Some(session));
         let beaten = Beaten {
-            lost,
             look_again: if freed { Some(Millis::ZERO) } else { self.sessions.look_again(session, now) },
             now: Some(self.sessions.timestamp(now)),
+            ..Beaten::default()
         };
         Ok(Renewed { session, freed, beaten })
     }

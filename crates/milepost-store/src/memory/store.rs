@@ -41,7 +41,7 @@ enum As {
     /// The store is its own.
     Owner { session: u64 },
     /// One node of several; a beat may give it another session.
-    Node { session: AtomicU64, membership: Membership },
+    Node { session: AtomicU64, losses: AtomicU64, membership: Membership },
     /// Looks, submits and asks, and runs nothing.
     Visitor,
 }
@@ -78,7 +78,7 @@ impl MemoryStore {
     pub fn join(&self, membership: Membership) -> Self {
         let Some(identity) = membership.node.clone() else { return Self::over(self.data.clone(), As::Visitor) };
         let session = AtomicU64::new(self.read().join(&identity, &membership));
-        let joined = Self::over(self.data.clone(), As::Node { session, membership });
+        let joined = Self::over(self.data.clone(), As::Node { session, losses: AtomicU64::new(0), membership });
         // It may have taken the place of a session whose tasks are free now.
         joined.call_others();
         joined
@@ -136,7 +136,7 @@ impl Store for MemoryStore {
     async fn claim(&self, request: ClaimRequest) -> Result<Claimed, StoreError> {
         let claimant = match &self.as_whom {
             As::Owner { session } => Claimant { session: *session, lock_ttl: None },
-            As::Node { session, membership } => {
+            As::Node { session, membership, .. } => {
                 Claimant { session: session.load(Ordering::Acquire), lock_ttl: Some(membership.lock_ttl) }
             }
             As::Visitor => return Ok(Claimed::default()),
@@ -254,9 +254,9 @@ impl Store for MemoryStore {
 
     async fn beat(&self, beat: Beat) -> Result<Beaten, StoreError> {
         let mut data = self.read();
-        let (session, membership) = match &self.as_whom {
+        let (session, losses, membership) = match &self.as_whom {
             As::Owner { .. } => return Ok(Beaten::default()),
-            As::Node { session, membership } => (session, membership),
+            As::Node { session, losses, membership } => (session, losses, membership),
             As::Visitor => {
                 if data.reap(None) {
                     data.sessions.call_others(self.handle);
@@ -265,11 +265,13 @@ impl Store for MemoryStore {
             }
         };
         let renewed = data.beat(session.load(Ordering::Acquire), membership, beat)?;
-        session.store(renewed.session, Ordering::Release);
+        if session.swap(renewed.session, Ordering::AcqRel) != renewed.session {
+            losses.fetch_add(1, Ordering::AcqRel);
+        }
         if renewed.freed {
             data.sessions.call_others(self.handle);
         }
-        Ok(renewed.beaten)
+        Ok(Beaten { losses: losses.load(Ordering::Acquire), ..renewed.beaten })
     }
 
     async fn leave(&self) -> Result<(), StoreError> {

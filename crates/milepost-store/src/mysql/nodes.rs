@@ -1,5 +1,7 @@
 //! Who is there: a session for each node, renewed by its beat and judged by the store's clock.
 
+use std::sync::atomic::Ordering;
+
 use milepost_core::time::{Millis, Timestamp};
 use mysql_async::Row;
 use tokio::time::Instant;
@@ -104,12 +106,14 @@ impl Shared {
         let look_again = seen.next_expiry.map(|left| Millis::new((left + 1).max(0).unsigned_abs()));
         let sweep = seen.next_expiry.is_some_and(|left| left < 0) || seen.locks > 0 || seen.said;
         if seen.renewed {
-            return Ok((Beaten { lost: false, look_again, now: Some(seen.now) }, sweep));
+            let losses = self.losses.load(Ordering::Acquire);
+            return Ok((Beaten { losses, look_again, now: Some(seen.now) }, sweep));
         }
         self.refuse_if_replaced(node, session).await?;
         tracing::warn!(node = %node.name, "the lease had run out and others were let in; the node begins a new session");
+        let losses = self.losses.fetch_add(1, Ordering::AcqRel) + 1;
         self.register(node).await?;
-        Ok((Beaten { lost: true, look_again, now: Some(seen.now) }, sweep))
+        Ok((Beaten { losses, look_again, now: Some(seen.now) }, sweep))
     }
 
     /// Another process has the name now.

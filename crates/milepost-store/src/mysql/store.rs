@@ -52,6 +52,8 @@ pub(super) struct Shared {
     next_lease: AtomicU64,
     /// The session that is known to have found out which era it is in.
     settled: AtomicU64,
+    /// How often the lease was lost.
+    pub(super) losses: AtomicU64,
     /// The connection that writes, between two transactions.
     pub(super) writer: Mutex<Option<Conn>>,
     pub(super) watch: Watch,
@@ -111,6 +113,7 @@ impl MysqlStore {
             session: AtomicU64::new(0),
             next_lease: AtomicU64::new(0),
             settled: AtomicU64::new(0),
+            losses: AtomicU64::new(0),
             writer: Mutex::new(Some(connection)),
             watch: Watch::default(),
             plans: SharedPlans::default(),
@@ -263,7 +266,10 @@ impl Store for MysqlStore {
     async fn beat(&self, beat: Beat) -> Result<Beaten, StoreError> {
         let (beaten, sweep) = self.shared.beat(beat).await?;
         if sweep || self.beats.fetch_add(1, Ordering::Relaxed) % BEATS_PER_SWEEP == BEATS_PER_SWEEP - 1 {
-            self.write(Operation::Sweep).await?;
+            // The lease is renewed all the same, and so is the sweep at the next beat.
+            if let Err(error) = self.write(Operation::Sweep).await {
+                tracing::warn!(%error, "the leases and locks of others could not be looked after; trying again");
+            }
         }
         Ok(beaten)
     }

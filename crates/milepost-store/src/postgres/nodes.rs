@@ -1,5 +1,7 @@
 //! Beats, who is there, and letters between nodes.
 
+use std::sync::atomic::Ordering;
+
 use milepost_core::time::{Millis, Timestamp};
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
@@ -36,11 +38,13 @@ pub(super) async fn beat(inner: &Inner, beat: Beat) -> Result<Beaten, StoreError
     match row.get::<_, i32>("state") {
         0 => {
             let look_again: Option<i64> = row.get("look_again");
-            Ok(Beaten { lost: false, look_again: look_again.map(|length| Millis::new(length.unsigned_abs())), now })
+            let look_again = look_again.map(|length| Millis::new(length.unsigned_abs()));
+            Ok(Beaten { losses: session.losses.load(Ordering::Acquire), look_again, now })
         }
         1 => {
+            let losses = session.losses.fetch_add(1, Ordering::AcqRel) + 1;
             session.begin(&inner.server).await?;
-            Ok(Beaten { lost: true, look_again: None, now })
+            Ok(Beaten { losses, look_again: None, now })
         }
         _ => Err(StoreError::Owned {
             path: format!("the node name `{name}`"),

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use milepost_core::time::Millis;
 use tokio_postgres::types::Type;
@@ -27,12 +27,14 @@ pub(super) struct Session {
     now: Mutex<Option<(i64, i64)>>,
     /// The session that is known to have found out which era it is in.
     settled: AtomicI64,
+    /// How often it was lost.
+    pub(super) losses: AtomicU64,
 }
 
 impl Session {
     /// A node takes the place of whoever had its name.
     pub(super) async fn open(server: &Server, membership: Membership) -> Result<Self, StoreError> {
-        let session = Self { membership, now: Mutex::new(None), settled: AtomicI64::new(0) };
+        let session = Self { membership, now: Mutex::new(None), settled: AtomicI64::new(0), losses: AtomicU64::new(0) };
         session.begin(server).await?;
         Ok(session)
     }

@@ -37,7 +37,7 @@ pub(super) async fn beat(shared: &Shared, beat: Beat) -> Result<Beaten, StoreErr
         // It has left; to beat is to come back.
         join(shared).await?;
     }
-    let (mut lost, mut look_again) = (false, None);
+    let mut look_again = None;
     loop {
         let mut call = shared.call(&BEAT);
         call.arg(&**name).arg(shared.membership.lease.get()).arg(shared.membership.patience().get());
@@ -48,12 +48,13 @@ pub(super) async fn beat(shared: &Shared, beat: Beat) -> Result<Beaten, StoreErr
                 let wait = answer.time_if_any(1)?.map(|wait| Millis::new(wait.as_millis().unsigned_abs()));
                 look_again = look_again.into_iter().chain(wait).min();
                 if !answer.is_set(2)? {
-                    return Ok(Beaten { lost, look_again, now: Some(answer.time(3)?) });
+                    let (losses, now) = (shared.session.losses(), Some(answer.time(3)?));
+                    return Ok(Beaten { losses, look_again, now });
                 }
             }
             "lost" => {
                 tracing::warn!(node = %name, "the lease had run out and others were let in; the node begins anew");
-                lost = true;
+                shared.session.lose();
                 join(shared).await?;
             }
             "owned" => {

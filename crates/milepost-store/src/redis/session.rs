@@ -10,6 +10,7 @@ const LEASES_PER_SESSION: u64 = 1 << 40;
 pub(super) struct Session {
     number: AtomicU64,
     leases: AtomicU64,
+    losses: AtomicU64,
     claims: AtomicU64,
     /// The session that is known to have found out which era it is in.
     settled: AtomicU64,
@@ -22,6 +23,15 @@ impl Session {
 
     pub(super) fn begin(&self, number: u64) {
         self.number.store(number, Ordering::Release);
+    }
+
+    pub(super) fn lose(&self) {
+        self.losses.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often the lease was lost.
+    pub(super) fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Acquire)
     }
 
     pub(super) fn is_settled(&self, session: u64) -> bool {

@@ -95,7 +95,7 @@ node_tests! {
         let claimed = claim(&*store, "a", 10).await.unwrap().tasks;
         assert_eq!(claimed.len(), 1);
         collide_until(schema, 4).await;
-        assert!(!store.beat(Beat::default()).await.unwrap().lost);
+        assert_eq!(store.beat(Beat::default()).await.unwrap().losses, 0);
         collide_until(schema, 4).await;
         let (plan, by) = (claimed[0].task.spec().plan.clone(), By { who: "ann".to_owned(), why: None });
         let pause = PlanChange { plan, command: PlanCommand::Pause, by, expected: None, now: NOW };

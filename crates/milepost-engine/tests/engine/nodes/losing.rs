@@ -92,6 +92,25 @@ async fn a_node_that_comes_back_late_commits_nothing_ends_its_attempts_and_is_a_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_hears_that_it_lost_its_lease_also_if_the_first_answer_that_says_so_is_lost() {
+    let (cluster, gate, journal) = (Cluster::new(), Gate::shut(), Journal::default());
+    let registry = registry(&gate, &journal);
+    let one = cluster.node("one", &registry);
+    one.node.submit(TWO_STAGES).await;
+    gate.inside(2).await;
+    let _two = cluster.node("two", &registry);
+    one.cut();
+    gate.inside(4).await;
+    one.line.forgets_a_beat();
+    one.mend();
+    let mended_at = tokio::time::Instant::now();
+    one.node.idle().await;
+    let took = mended_at.elapsed();
+    assert!(took <= Duration::from_secs(6), "it heard of it at the next beat, after {took:?}");
+    assert_eq!(gate.cancelled().len(), 2, "the attempts of the late node were ended");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_did_not_run_for_longer_than_its_lease_ends_its_attempts_before_it_asks() {
     let (cluster, gate, journal) = (Cluster::new(), Gate::shut(), Journal::default());
     let one = cluster.node("one", &registry(&gate, &journal));

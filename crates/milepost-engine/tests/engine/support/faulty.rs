@@ -47,6 +47,7 @@ pub(crate) struct Faulty {
     /// Tasks look as if their node were gone, until it beats.
     looks_gone: Mutex<bool>,
     beats_take: Mutex<Duration>,
+    forgets_a_beat: Mutex<bool>,
     /// How long commits and claims take.
     slowness: Mutex<(Duration, Duration)>,
     /// How many more commits are made before another node has every task.
@@ -71,6 +72,7 @@ impl Faulty {
             tenants_are_free: Mutex::default(),
             looks_gone: Mutex::default(),
             beats_take: Mutex::default(),
+            forgets_a_beat: Mutex::default(),
             slowness: Mutex::default(),
             commits_left: Mutex::default(),
             letters_take: Mutex::default(),
@@ -130,6 +132,11 @@ impl Faulty {
 
     pub(crate) fn beats_take(&self, time: Duration) {
         *self.beats_take.lock().unwrap() = time;
+    }
+
+    /// The next beat arrives, and its answer is lost.
+    pub(crate) fn forgets_a_beat(&self) {
+        *self.forgets_a_beat.lock().unwrap() = true;
     }
 
     pub(crate) fn letters_take(&self, time: Duration) {
@@ -345,6 +352,9 @@ impl Store for Faulty {
         tokio::time::sleep(slowness).await;
         let beaten = self.store.beat(beat).await;
         *self.looks_gone.lock().unwrap() = false;
+        if std::mem::take(&mut *self.forgets_a_beat.lock().unwrap()) {
+            return Err(self.away("beat"));
+        }
         beaten
     }
 
