@@ -131,6 +131,18 @@ async fn a_late_node_goes_on_if_nobody_was_let_in() {
     a.commit(finish(&held)).await.unwrap();
 }
 
+/// As when the answer to its beginning anew is lost.
+#[tokio::test]
+async fn a_session_that_the_same_process_began_is_lost_and_not_anothers() {
+    let database = database!();
+    let node = || async { MysqlStore::open(&database.url(), Membership::node("a", "boot")).await.unwrap() };
+    let store = node().await;
+    let _unheard = node().await;
+    assert_eq!(store.beat(Beat::default()).await.unwrap().losses, 1);
+    submit(&store, plan("p", &[("t", None)], |_| {})).await;
+    assert_eq!(ids(&claim(&store, "a", 1).await.unwrap()), ["t"]);
+}
+
 #[tokio::test]
 async fn beats_keep_a_lease_and_tell_when_another_may_run_out() {
     let database = database!();

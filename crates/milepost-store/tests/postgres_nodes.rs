@@ -277,6 +277,15 @@ node_tests! {
         finish(&*after, &taken).await.unwrap();
     }
 
+    async fn a_session_that_the_same_process_began_is_lost_and_not_anothers(schema: &Schema) {
+        // As when the answer to its beginning anew is lost.
+        let store = node(schema, "n").await;
+        let _unheard = node(schema, "n").await;
+        assert_eq!(store.beat(Beat::default()).await.unwrap().losses, 1);
+        submit(&*store, plan("p", 1, 1)).await;
+        assert_eq!(claim(&*store, "n", 1).await.unwrap().tasks.len(), 1);
+    }
+
     async fn a_node_that_leaves_leaves_its_tasks_to_others(schema: &Schema) {
         let (leaving, other) = (node(schema, "leaving").await, node(schema, "other").await);
         submit(&*other, plan("p", 1, 1)).await;

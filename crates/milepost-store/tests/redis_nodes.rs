@@ -106,6 +106,21 @@ async fn a_node_that_was_given_up_is_told_so_and_begins_anew() {
     assert_eq!(claim(&old, 10).await.len(), 2);
 }
 
+/// As when the answer to its beginning anew is lost.
+#[tokio::test]
+async fn a_session_that_the_same_process_began_is_lost_and_not_anothers() {
+    if is_missing() {
+        return;
+    }
+    let place = Place::new();
+    let node = || async { RedisStore::open(&place.url, Membership::node("a", "boot")).await.unwrap() };
+    let store = node().await;
+    let _unheard = node().await;
+    assert_eq!(store.beat(Beat::default()).await.unwrap().losses, 1);
+    submit(&store, plan("p", &[("t", None)])).await;
+    claim_one(&store).await;
+}
+
 #[tokio::test]
 async fn a_node_that_comes_back_under_its_name_takes_its_place_at_once() {
     if is_missing() {

@@ -116,11 +116,13 @@ impl Shared {
         Ok((Beaten { losses, look_again, now: Some(seen.now) }, sweep))
     }
 
-    /// Another process has the name now.
+    /// Another process has the name now; a session that this one began without hearing of it is its own.
     async fn refuse_if_replaced(&self, node: &NodeIdentity, session: u64) -> Result<(), StoreError> {
         let sql = format!(
-            "SELECT boot_id FROM milepost_nodes WHERE name = {} AND session <> {session} AND ended = 0",
-            text(&node.name)
+            "SELECT boot_id FROM milepost_nodes \
+             WHERE name = {} AND session <> {session} AND ended = 0 AND boot_id <> {}",
+            text(&node.name),
+            text(&node.boot_id)
         );
         let Some(row) = first(self.server.ask("renew the lease", &sql).await?) else { return Ok(()) };
         let boot_id: String = Columns::from(row).next().map_err(unavailable("renew the lease"))?;

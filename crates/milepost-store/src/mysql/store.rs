@@ -266,9 +266,9 @@ impl Store for MysqlStore {
     async fn beat(&self, beat: Beat) -> Result<Beaten, StoreError> {
         let (beaten, sweep) = self.shared.beat(beat).await?;
         if sweep || self.beats.fetch_add(1, Ordering::Relaxed) % BEATS_PER_SWEEP == BEATS_PER_SWEEP - 1 {
-            // The lease is renewed all the same, and so is the sweep at the next beat.
+            // The lease is renewed all the same; a later beat sweeps.
             if let Err(error) = self.write(Operation::Sweep).await {
-                tracing::warn!(%error, "the leases and locks of others could not be looked after; trying again");
+                tracing::warn!(%error, "the leases and locks of others could not be looked after; a later beat does");
             }
         }
         Ok(beaten)

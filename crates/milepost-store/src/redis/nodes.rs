@@ -32,16 +32,12 @@ pub(super) async fn read_clock(link: &Link) -> Result<ClockReading, StoreError> 
 }
 
 pub(super) async fn beat(shared: &Shared, beat: Beat) -> Result<Beaten, StoreError> {
-    let Some(NodeIdentity { name, .. }) = &shared.membership.node else { return look(shared).await };
-    if shared.session.number() == 0 {
-        // It has left; to beat is to come back.
-        join(shared).await?;
-    }
+    let Some(NodeIdentity { name, boot_id }) = &shared.membership.node else { return look(shared).await };
     let mut look_again = None;
     loop {
         let mut call = shared.call(&BEAT);
         call.arg(&**name).arg(shared.membership.lease.get()).arg(shared.membership.patience().get());
-        call.arg(beat.in_hand).arg(beat.capacity);
+        call.arg(beat.in_hand).arg(beat.capacity).arg(&**boot_id);
         let answer = shared.answer(&BEAT, &call, "renew its lease").await?;
         match answer.text(0)? {
             "ok" => {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Leases of one session lie between its number and the next, so that a look at one tells whose it is.
 const LEASES_PER_SESSION: u64 = 1 << 40;
 
-/// 0 for a visitor, and for a node that has left.
+/// 0 for a visitor.
 #[derive(Debug, Default)]
 pub(super) struct Session {
     number: AtomicU64,

@@ -132,7 +132,8 @@ BEGIN
     WHERE r.queue = 2;
 END $$;
 
--- `state`: 0 renewed, 1 the session has ended, 2 somebody else has the name now.
+-- `state`: 0 renewed, 1 the session has ended, 2 somebody else has the name now. One that was begun by this very process,
+-- which did not hear of it, is nobody else's.
 CREATE FUNCTION @.beat(node text, boot text, own bigint, lease_ms bigint, lock_ms bigint, hand bigint, most bigint)
 RETURNS TABLE (state integer, look_again bigint, clock bigint) LANGUAGE plpgsql AS $$
 DECLARE mine @.nodes; at bigint; freed boolean;
@@ -142,7 +143,7 @@ BEGIN
     clock := at;
     SELECT n.* INTO mine FROM @.nodes n WHERE n.name = node;
     IF mine.session IS DISTINCT FROM own OR mine.ended THEN
-        state := CASE WHEN mine.session IS NULL OR mine.session = own THEN 1 ELSE 2 END;
+        state := CASE WHEN mine.session IS NULL OR mine.session = own OR mine.boot_id = boot THEN 1 ELSE 2 END;
         RETURN NEXT;
         RETURN;
     END IF;

@@ -1,10 +1,12 @@
 -- A node renews its lease, and with it, in portions, whatever any node has to keep alive.
--- name, length of a lease, how long nobody may be heard of, tasks in hand, capacity.
+-- name, length of a lease, how long nobody may be heard of, tasks in hand, capacity, boot id.
 local name, lease = ARGV[FIRST], tonumber(ARGV[FIRST + 1])
 local node = M .. 'node:' .. name
 if is_lost() then
-  local now = call('HMGET', node, 'session', 'pid')
-  if now[1] and now[1] ~= me and is_member(now[1]) then return { 'owned', now[2] } end
+  local now = call('HMGET', node, 'session', 'pid', 'boot')
+  -- One that this very process began, and did not hear of, is nobody else's.
+  local other = now[1] and now[1] ~= me and now[3] ~= ARGV[FIRST + 5]
+  if other and is_member(now[1]) then return { 'owned', now[2] } end
   return { 'lost' }
 end
 hear(lease, ARGV[FIRST + 2])
