@@ -68,6 +68,8 @@ impl Effect {
 pub(crate) struct Changed {
     tasks: u64,
     left: Vec<LeftTask>,
+    /// Why the plan itself refused it for some of those that are left.
+    refused: Option<PlanRejection>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -427,18 +429,18 @@ impl Inner {
                 let again = |row: &TaskRow| row.status == Failed || row.interrupted;
                 let (which, nothing) = (&[Failed, Running], "has no failed or interrupted task to retry");
                 let row = self.plan_row(plan).await?;
-                let waits = row.waits_for_person;
-                if waits || expected.is_some() {
+                let is_said_of_plan = row.waits_for_person || expected.is_some();
+                if is_said_of_plan {
                     is_expected(&row, expected)?;
-                    if !waits {
+                    if !row.waits_for_person {
                         self.some_of(plan, which, again, nothing).await?;
                     }
                     self.change_plan(plan, PlanCommand::RetryTasks, by, expected).await?;
                 }
                 let command = Command::Retry { by: by.clone(), from_checkpoint };
                 let retried = self.for_each(plan, which, again, command, Some(PlanCommand::Retry)).await?;
-                // What waited for a person's word has it now.
-                if waits { retried } else { some(plan, retried, nothing)? }
+                // What is recorded of the plan is not refused any more: what waited for a person's word has it now.
+                if is_said_of_plan { retried } else { some(plan, retried, nothing)? }
             }
             Verb::ResetFailed => {
                 // Refused where it makes no sense, also when there is nothing to reset. The plan itself is reset with its
@@ -449,7 +451,7 @@ impl Inner {
                 }
                 let command = Command::Retry { by: by.clone(), from_checkpoint: true };
                 let reset = self.for_each(plan, &[Failed], any, command, Some(PlanCommand::Reset)).await?;
-                reset.unless_all_left()?
+                if expected.is_some() { reset } else { reset.unless_all_left()? }
             }
             Verb::Repair => {
                 let words = "a repair is for one task; `milepost status` of the plan shows which are damaged";
@@ -467,7 +469,7 @@ impl Inner {
                 if undone.tasks == 0 {
                     self.plan_row(plan).await?;
                 }
-                some(plan, undone, nothing)?
+                if expected.is_some() { undone } else { some(plan, undone, nothing)? }
             }
         };
         let row = self.plan_row(plan).await?;
@@ -577,7 +579,7 @@ impl Inner {
         plan_command: Option<PlanCommand>,
     ) -> Result<Changed, VerbError> {
         let (mut changed, mut failed) = (Changed::default(), None);
-        let (mut refused, mut after) = (Vec::new(), None);
+        let mut after = None;
         loop {
             let query = TaskQuery { of: TasksOf::Plan(plan.clone()), statuses: statuses.to_vec(), after, limit: PAGE };
             let page = self.store.tasks(query).await?;
@@ -604,19 +606,16 @@ impl Inner {
                         changed.left.push(LeftTask { task_id, reason: rejection.to_string() });
                     }
                     Err(VerbError::Rejected(_) | VerbError::NotFound { .. }) => {}
-                    Err(VerbError::Plan(rejection)) => refused.push((task_id, rejection)),
+                    Err(VerbError::Plan(rejection)) => {
+                        changed.left.push(LeftTask { task_id, reason: rejection.to_string() });
+                        changed.refused = Some(rejection);
+                    }
                     Err(error) => failed = failed.or(Some(error)),
                 }
             }
             // A plan that was changed by somebody in the middle refuses the rest as well.
-            after = page.next.filter(|_| refused.is_empty());
+            after = page.next.filter(|_| changed.refused.is_none());
             if after.is_none() {
-                if changed.tasks > 0 {
-                    let left = |(task_id, why): (TaskId, PlanRejection)| LeftTask { task_id, reason: why.to_string() };
-                    changed.left.extend(refused.into_iter().map(left));
-                } else if let Some((_, rejection)) = refused.pop() {
-                    failed = failed.or(Some(rejection.into()));
-                }
                 changed.left.sort_by(|a, b| a.task_id.as_str().cmp(b.task_id.as_str()));
                 return failed.map_or(Ok(changed), Err);
             }
@@ -625,8 +624,11 @@ impl Inner {
 }
 
 impl Changed {
-    /// Nothing was changed, and the tasks say why.
-    fn unless_all_left(self) -> Result<Self, VerbError> {
+    /// Nothing was changed, and the plan or the tasks say why.
+    fn unless_all_left(mut self) -> Result<Self, VerbError> {
+        if let Some(rejection) = self.refused.take().filter(|_| self.tasks == 0) {
+            return Err(rejection.into());
+        }
         let Some(first) = self.left.first().filter(|_| self.tasks == 0) else { return Ok(self) };
         let others = match self.left.len() - 1 {
             0 => String::new(),

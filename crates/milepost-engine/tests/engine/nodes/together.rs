@@ -9,7 +9,7 @@ use milepost_core::task::{PlanStatus, TaskStatus};
 use milepost_engine::stage::Outcome;
 use milepost_engine::{Registry, Verb};
 
-use crate::support::{Cluster, Gate, Journal, RETRY, kind, of_plan};
+use crate::support::{Cluster, Gate, Journal, RETRY, bounded, kind, of_plan};
 
 /// Who runs at this moment, on whatever node.
 #[derive(Default)]
@@ -153,5 +153,33 @@ async fn a_retry_of_a_plan_that_somebody_cancels_in_the_middle_says_what_it_did_
     let (retried, ()) = tokio::join!(retries.node.operate(of_plan("p"), RETRY), cancelled);
     let retried = retried.expect("most of it was done");
     assert_eq!((retried.tasks, retried.left.len()), (500, 1));
+    assert!(retried.left[0].reason.contains("cannot retry plan p: it is CANCELLED"), "{}", retried.left[0].reason);
+}
+
+/// The plan is set going in a commit of its own, before its tasks are.
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_set_a_held_plan_going_is_not_refused_when_somebody_cancels_it_before_its_tasks_are() {
+    let (cluster, gate) = (Cluster::new(), Gate::shut());
+    let runs = cluster.node("one", &Registry::new().with("gate", gate.kind()));
+    runs.node.submit("{plan: p, recovery: manual, stages: [{name: a, uses: gate}], tasks: [{id: t}]}").await;
+    gate.inside(1).await;
+    runs.cut();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let (retries, cancels) = (cluster.node("two", &Registry::new()), cluster.visitor());
+    let held = async {
+        while !retries.node.plan("p").await.waits_for_person {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    bounded("a plan that waits for a person", held).await;
+    retries.line.commits_take(Duration::from_secs(2));
+    cancels.line.commits_take(Duration::from_secs(5));
+    let cancelled = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        cancels.node.does(of_plan("p"), Verb::Cancel).await;
+    };
+    let (retried, ()) = tokio::join!(retries.node.operate(of_plan("p"), RETRY), cancelled);
+    let retried = retried.expect("it is recorded of the plan");
+    assert_eq!((retried.tasks, retried.left.len()), (0, 1));
     assert!(retried.left[0].reason.contains("cannot retry plan p: it is CANCELLED"), "{}", retried.left[0].reason);
 }
