@@ -433,7 +433,8 @@ impl Inner {
     }
 
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.options.spawner.spawn(self.tasks.track_future(work));
+        // What runs a task is kilobytes of state, and is handed on several times from here.
+        self.options.spawner.spawn(self.tasks.track_future(Box::pin(work)));
     }
 
     /// The same for what a stop does not wait for.

@@ -13,7 +13,7 @@ use futures::{FutureExt, StreamExt};
 use milepost_core::plan::{OnTaskFailure, PlanCommand, Trigger};
 use milepost_core::planted::planted;
 use milepost_core::task::{
-    Command, Decision, Event, Record, Rejection, StageEnded, StageStatus, Task, TaskStatus, decide,
+    Command, Decision, Event, Record, Rejection, StageEnded, StageStatus, Task, TaskStatus, decide, decide_on,
 };
 use milepost_core::time::{Millis, Timestamp};
 use milepost_store::{LeaseChange, LogChunk, StoredTask, TaskRef, Wake};
@@ -240,8 +240,8 @@ impl Runner {
             result: ended.result,
             stopping: self.stopping,
         });
-        match decide(&self.task, command, now) {
-            Ok(decision) => self.accept(decision).await,
+        match decide_on(Arc::make_mut(&mut self.task), command, now) {
+            Ok(events) => self.carry_out(events).await,
             // The task moved on without it; what it found no longer matters.
             Err(Rejection::Stale { .. }) => Ok(()),
             Err(rejection) => {
@@ -268,13 +268,12 @@ impl Runner {
         if let Some(due) = self.task.next_due() {
             self.inner.meters.woken(now.since(due));
         }
-        let Ok(decision) = decide(&self.task, Command::Wake, now) else { return Ok(()) };
-        let only_starts = decision.events.iter().all(|record| matches!(record.event(), Event::StageStarted { .. }));
+        let Ok(events) = decide_on(Arc::make_mut(&mut self.task), Command::Wake, now) else { return Ok(()) };
+        let only_starts = events.iter().all(|record| matches!(record.event(), Event::StageStarted { .. }));
         if !only_starts {
-            return self.accept(decision).await;
+            return self.carry_out(events).await;
         }
-        self.task = Arc::new(decision.task);
-        self.unwritten.extend(decision.events);
+        self.unwritten.extend(events);
         self.start_new_attempts();
         Ok(())
     }
@@ -344,14 +343,13 @@ impl Runner {
         self.chain.as_ref().is_none_or(Chain::has_place)
     }
 
-    /// Makes a decision durable, and only then acts on it.
-    pub(crate) async fn accept(&mut self, decision: Decision) -> Result<(), Over> {
-        if decision.events.is_empty() {
+    /// Makes what was decided durable, and only then acts on it.
+    async fn carry_out(&mut self, events: Vec<Record>) -> Result<(), Over> {
+        if events.is_empty() {
             return Ok(());
         }
-        let failed = decision.events.iter().any(|record| matches!(record.event(), Event::TaskFailed { .. }));
-        self.task = Arc::new(decision.task);
-        self.unwritten.extend(decision.events);
+        let failed = events.iter().any(|record| matches!(record.event(), Event::TaskFailed { .. }));
+        self.unwritten.extend(events);
         let pauses_plan = failed && self.task.spec().settings.on_task_failure == OnTaskFailure::Pause;
         let plan = pauses_plan.then_some(PlanCommand::Pause);
         if planted("a stage starts before its commit") {
@@ -365,6 +363,12 @@ impl Runner {
         }
         self.start_new_attempts();
         Ok(())
+    }
+
+    /// The same for what was decided on a copy of the task.
+    pub(crate) async fn accept(&mut self, Decision { events, task }: Decision) -> Result<(), Over> {
+        self.task = Arc::new(task);
+        self.carry_out(events).await
     }
 
     fn lease_after(&self) -> LeaseChange {
@@ -396,7 +400,7 @@ impl Runner {
         let entry = Entry { task: self.task.clone(), events, lease, plan, output };
         let (ledger, insists) = (&mut self.ledger, self.promised);
         let written = async { if insists { ledger.insist(entry).await } else { ledger.write(entry).await } };
-        match meanwhile(&mut self.running, &mut self.ended, written).await {
+        match meanwhile(&mut self.running, &mut self.ended, pin!(written)).await {
             Ok(()) => Ok(()),
             Err(NotWritten::Lost) => Err(Over::Lost),
             Err(NotWritten::Away(entry)) => {
@@ -511,9 +515,8 @@ fn goes_on(stored: &StoredTask) -> bool {
 pub(crate) async fn meanwhile<T>(
     running: &mut FuturesUnordered<Running>,
     ended: &mut VecDeque<Ended>,
-    work: impl Future<Output = T>,
+    mut work: Pin<&mut impl Future<Output = T>>,
 ) -> T {
-    let mut work = pin!(work);
     loop {
         if running.is_empty() {
             return work.await;

@@ -1,5 +1,6 @@
 //! How far a task is, for whoever watches: gathered from its attempts, shown a few times a second, kept by the store.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use milepost_core::task::percent_with;
@@ -56,7 +57,7 @@ impl Runner {
                 () = cut_off.comes() => Ok(()),
             }
         };
-        if let Err(error) = meanwhile(&mut self.running, &mut self.ended, answer).await {
+        if let Err(error) = meanwhile(&mut self.running, &mut self.ended, pin!(answer)).await {
             tracing::warn!(task = %self.key.id, error = %chain(&error), "progress could not be stored");
             // It goes with the next note, or with the attempt's end.
             self.output = output;

@@ -29,7 +29,7 @@ struct Scene {
     store: SqliteStore,
     key: TaskRef,
     lease: u64,
-    task: Option<Arc<Task>>,
+    task: Arc<Task>,
     unwritten: Vec<Record>,
     expected: u64,
 }
@@ -61,18 +61,16 @@ impl Scene {
         store.submit(Submission { plan, start, resubmit, request: None, entries: Vec::new(), now: NOW }).await.unwrap();
         let StoredTask { key, task, epoch, .. } = claim(&store).await;
         let expected = task.version();
-        let task = Some(Arc::new(task));
+        let task = Arc::new(task);
         Self { _folder: folder, path, store, key, lease: epoch, task, unwritten: Vec::new(), expected }
     }
 
     fn task(&self) -> &Task {
-        self.task.as_ref().unwrap()
+        &self.task
     }
 
     fn decides(&mut self, command: Command) {
-        let decision = decide_on(self.task.take().unwrap(), command, NOW).unwrap();
-        self.unwritten.extend(decision.events);
-        self.task = Some(Arc::new(decision.task));
+        self.unwritten.extend(decide_on(Arc::make_mut(&mut self.task), command, NOW).unwrap());
     }
 
     /// One more stage, begun and done.
@@ -98,7 +96,7 @@ impl Scene {
             holder: Holder::Lease(self.lease),
             expected: self.expected,
             events: std::mem::take(&mut self.unwritten).into(),
-            task: self.task.clone().unwrap(),
+            task: self.task.clone(),
             lease: LeaseChange::Keep,
             plan: None,
             output: Vec::new(),

@@ -150,46 +150,36 @@ pub enum Rejection {
     PartlyLost { verb: &'static str, task: String, reason: String, hint: String },
 }
 
-/// A command that changes nothing, and the task as it was.
-#[derive(Debug)]
-pub struct Refused {
-    pub task: Arc<Task>,
-    pub rejection: Rejection,
-}
-
 /// Same task, command and instant: same events, on any machine, on any day. An instant before the task's last event counts
 /// as that event's.
 pub fn decide(task: &Task, command: Command, now: Timestamp) -> Result<Decision, Rejection> {
-    let mut draft = Draft::new(task.clone(), now);
-    draft.perform(command)?;
-    Ok(Decision { events: draft.events, task: draft.task })
+    let mut task = task.clone();
+    let events = decide_on(&mut task, command, now)?;
+    Ok(Decision { events, task })
 }
 
-/// The same for whoever has the task to themselves: what has many stages is not copied for each decision.
-pub fn decide_on(task: Arc<Task>, command: Command, now: Timestamp) -> Result<Decision, Refused> {
-    let mut draft = Draft::new(Arc::unwrap_or_clone(task), now);
-    match draft.perform(command) {
-        Ok(()) => Ok(Decision { events: draft.events, task: draft.task }),
-        Err(rejection) => {
-            debug_assert!(draft.events.is_empty(), "what is refused changes nothing");
-            Err(Refused { task: Arc::new(draft.task), rejection })
-        }
-    }
+/// The same in place, for whoever has the task in hand: what has many stages is not copied for each decision. What is
+/// refused leaves the task as it is.
+pub fn decide_on(task: &mut Task, command: Command, now: Timestamp) -> Result<Vec<Record>, Rejection> {
+    let mut draft = Draft::new(task, now);
+    let performed = draft.perform(command);
+    debug_assert!(performed.is_ok() || draft.events.is_empty(), "what is refused changes nothing");
+    performed.map(|()| draft.events)
 }
 
 /// A task while a decision about it is being made: every event is applied at once, so that the next one sees it.
-struct Draft {
-    task: Task,
+struct Draft<'a> {
+    task: &'a mut Task,
     events: Vec<Record>,
     now: Timestamp,
     /// The node only just takes it on: attempts that are recorded as running were cut off.
     claiming: bool,
 }
 
-impl Draft {
+impl<'a> Draft<'a> {
     /// A clock that is behind that of whoever decided last, or was read before waiting for a turn, does not make a log's
     /// times go back.
-    fn new(task: Task, now: Timestamp) -> Self {
+    fn new(task: &'a mut Task, now: Timestamp) -> Self {
         let now = if planted("times go back") { now } else { now.max(task.updated_at) };
         Self { task, events: Vec::with_capacity(2), now, claiming: false }
     }
@@ -281,7 +271,7 @@ impl Draft {
         // A workflow's stages are those that it asked for: there are no others that they could fail to fit.
         if self.task.status == TaskStatus::Running
             && self.task.flow.is_none()
-            && let Some(checkpoint) = Checkpoint::of(&self.task)
+            && let Some(checkpoint) = Checkpoint::of(self.task)
             && let Err(invalid) = checkpoint.fits(&self.task.spec.stages)
         {
             let reason = invalid.to_string();
@@ -752,7 +742,7 @@ impl Draft {
     /// False when it was just discarded. A task that has none yet loses nothing by going on: what its attempts left is
     /// still to be undone, or to be recognized by whoever was sent their idempotency keys.
     fn keep_valid_checkpoint(&mut self) -> Result<bool, Rejection> {
-        let Some(checkpoint) = Checkpoint::of(&self.task) else { return Ok(true) };
+        let Some(checkpoint) = Checkpoint::of(self.task) else { return Ok(true) };
         let stages = if self.task.flow.is_some() { None } else { Some(&self.task.spec.stages) };
         let fits = stages.map_or(Ok(()), |stages| checkpoint.fits(stages)).and_then(|()| checkpoint.is_fresh(self.now));
         match (fits, self.task.spec.settings.on_invalid_checkpoint) {

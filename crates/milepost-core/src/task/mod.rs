@@ -15,9 +15,7 @@ mod view;
 
 pub use apply::{CorruptLog, next_status};
 pub use checkpoint::{Checkpoint, FRESH_FOR, InvalidCheckpoint};
-pub use decide::{
-    Claim, Command, Decision, MAX_TAKEOVERS, Refused, Rejection, StageEnded, StageResult, decide, decide_on,
-};
+pub use decide::{Claim, Command, Decision, MAX_TAKEOVERS, Rejection, StageEnded, StageResult, decide, decide_on};
 pub use event::{By, Cause, Event, EventView, Outputs, Record};
 pub use flow::{Answer, Flow, Step, StepKind, outputs_of, value_of};
 pub use going::lets_go;

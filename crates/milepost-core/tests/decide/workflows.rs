@@ -5,8 +5,8 @@ use milepost_core::id::{IdempotencyKey, StageName, TaskId};
 use milepost_core::plan::Settings;
 use milepost_core::retry::{RetryPolicy, Strategy};
 use milepost_core::task::{
-    Answer, By, Cause, Checkpoint, Command, Event, InvalidImage, Record, Rejection, StageResult, StageStatus, Step,
-    StepKind, Task, TaskStatus, decide, decide_on, outputs_of,
+    Answer, By, Cause, Checkpoint, Command, Decision, Event, InvalidImage, Record, Rejection, StageResult, StageStatus,
+    Step, StepKind, Task, TaskStatus, decide, decide_on, outputs_of,
 };
 use milepost_core::time::Millis;
 use serde_json::{Value, json};
@@ -372,13 +372,15 @@ fn events_of_before_workflows_are_read_as_they_were() {
 }
 
 #[test]
-fn deciding_on_a_task_of_ones_own_comes_to_the_same_and_a_refusal_gives_it_back() {
+fn deciding_in_place_comes_to_the_same_and_a_refusal_leaves_the_task_as_it_was() {
     let run = run_of(&["a"]);
     let ended = Command::StageEnded(run.ends("a", StageResult::Success(outputs_of(json!(1)))));
-    let owned = decide_on(run.task.clone().into(), ended.clone(), run.now).unwrap();
-    assert_eq!(owned, decide(&run.task, ended, run.now).unwrap());
-    let refused = decide_on(run.task.clone().into(), retry(true), run.now).unwrap_err();
-    assert_eq!(*refused.task, run.task);
+    let mut task = run.task.clone();
+    let events = decide_on(&mut task, ended.clone(), run.now).unwrap();
+    assert_eq!(Decision { events, task }, decide(&run.task, ended, run.now).unwrap());
+    let mut task = run.task.clone();
+    decide_on(&mut task, retry(true), run.now).unwrap_err();
+    assert_eq!(task, run.task);
 }
 
 #[test]

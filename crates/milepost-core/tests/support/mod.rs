@@ -8,8 +8,8 @@ use milepost_core::message::Arrival;
 use milepost_core::plan::{Action, PlanDefinition, Settings, StageDefinition, TaskDefinition, Trigger, WorkflowRef};
 use milepost_core::retry::{RetryPolicy, Strategy};
 use milepost_core::task::{
-    By, Claim, Command, Decision, Event, Record, Rejection, StageEnded, StageResult, StageStatus, Task, TaskSpec,
-    TaskStatus, decide,
+    By, Claim, Command, Event, Record, Rejection, StageEnded, StageResult, StageStatus, Task, TaskSpec, TaskStatus,
+    decide_on,
 };
 use milepost_core::time::{Millis, Timestamp};
 use serde_json::{Map, Value};
@@ -204,10 +204,11 @@ impl Run {
     }
 
     pub(crate) fn try_to(&mut self, command: Command) -> Happened {
-        let Decision { events, task } = decide(&self.task, command, self.now)?;
+        let before = self.task.clone();
+        let events = decide_on(&mut self.task, command, self.now)
+            .inspect_err(|rejection| assert_eq!(self.task, before, "{rejection}: what is refused changes nothing"))?;
         // Whatever a task goes through, its image is the task.
-        assert_eq!(Task::from_image(task.spec().clone(), &task.image()).unwrap(), task);
-        self.task = task;
+        assert_eq!(Task::from_image(self.task.spec().clone(), &self.task.image()).unwrap(), self.task);
         let lines = events.iter().map(|record| line(record.event())).collect();
         self.log.extend(events);
         Ok(lines)

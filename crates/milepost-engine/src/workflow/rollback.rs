@@ -24,7 +24,7 @@ impl FlowRunner {
             let _ = self.advance().await;
             self.drop_function();
         }
-        let Some(undo) = self.task().undo().cloned() else { return Err(Over::Lost) };
+        let Some(undo) = self.task.undo().cloned() else { return Err(Over::Lost) };
         let running = undo.queue.first().copied().filter(|_| undo.running);
         match running {
             Some(_) if self.stopping => self.interrupt().await,
@@ -41,9 +41,9 @@ impl FlowRunner {
     }
 
     async fn undo(&mut self, index: usize) -> Result<StageResult, Over> {
-        let (definition, _) = self.task().stage(index);
+        let (definition, _) = self.task.stage(index);
         let (name, timeout) = (definition.name.clone(), definition.timeout);
-        let value = match self.task().answer(index) {
+        let value = match self.task.answer(index) {
             Some(Answer::Value(value)) => Some(value),
             Some(Answer::Failure(_)) | None => None,
         };

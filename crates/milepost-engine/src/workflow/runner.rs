@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use milepost_core::failure::{ErrorType, Failure};
 use milepost_core::id::StageName;
 use milepost_core::plan::{OnTaskFailure, PlanCommand};
 use milepost_core::task::{
-    Command, Decision, Event, Flow, Record, Refused, Rejection, StageEnded, StageResult, StageStatus, Step, StepKind,
-    Task, TaskStatus, decide_on,
+    Command, Event, Flow, Record, Rejection, StageEnded, StageResult, StageStatus, Step, StepKind, Task, TaskStatus,
+    decide_on,
 };
 use milepost_core::time::Timestamp;
 use milepost_store::{LeaseChange, StoredTask, TaskRef, Wake};
@@ -44,8 +44,7 @@ pub(crate) struct FlowRunner {
     pub(super) key: TaskRef,
     pub(super) ledger: Ledger,
     epoch: u64,
-    /// None only while a decision about it is being made.
-    pub(super) task: Option<Arc<Task>>,
+    pub(super) task: Arc<Task>,
     /// Events that the store does not have yet.
     pub(super) unwritten: Vec<Record>,
     pub(super) desk: Arc<Desk>,
@@ -95,7 +94,7 @@ impl FlowRunner {
             desk: Desk::new(&stored.task, inner.clock.clone(), inner.registry.stand_ins()),
             inner,
             key: stored.key,
-            task: Some(Arc::new(stored.task)),
+            task: Arc::new(stored.task),
             unwritten: Vec::new(),
             function: None,
             returned: None,
@@ -117,7 +116,7 @@ impl FlowRunner {
     pub(crate) async fn run(mut self) {
         self.start_function();
         let over = loop {
-            let undoes = self.task().status() == TaskStatus::RollingBack;
+            let undoes = self.task.status() == TaskStatus::RollingBack;
             let turned = if undoes { self.undo_turn().await } else { self.turn().await };
             match turned {
                 Ok(()) => {}
@@ -135,18 +134,14 @@ impl FlowRunner {
             let _ = order.reply.send(Err(VerbError::Moved));
         }
         match over {
-            Over::Released => self.inner.tell_parent(self.task()),
+            Over::Released => self.inner.tell_parent(&self.task),
             Over::Lost | Over::Away => self.inner.give_back(self.key.clone(), self.epoch),
         }
         self.inner.released();
     }
 
-    pub(super) fn task(&self) -> &Task {
-        self.task.as_ref().expect("a task is only away while it is decided on")
-    }
-
     pub(super) fn flow(&self) -> &Flow {
-        self.task().flow().expect("a workflow's task has a flow")
+        self.task.flow().expect("a workflow's task has a flow")
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -156,7 +151,7 @@ impl FlowRunner {
     // --- the function ---
 
     fn start_function(&mut self) {
-        let spec = self.task().spec();
+        let spec = self.task.spec();
         let workflow = spec.workflow.as_ref().and_then(|workflow| self.inner.registry.workflow(workflow));
         let (context, input) = (Context::new(self.desk.clone()), self.flow().input().clone());
         let Some(workflow) = workflow.cloned() else {
@@ -182,21 +177,21 @@ impl FlowRunner {
         loop {
             poll_once(&mut self.function, &mut self.returned).await;
             let Some(&index) = self.flow().answered().get(self.answered) else { return Ok(()) };
-            let (definition, _) = self.task().stage(index);
+            let (definition, _) = self.task.stage(index);
             match self.desk.phase(&definition.name) {
                 // Whether it is missing is looked at when all that the function did is known.
                 None if self.returned.is_some() => return Ok(()),
                 None => return Err(self.missing(index, Instead::Waits)),
                 Some(_) => {}
             }
-            let answer = self.task().answer(index).expect("a step in the list of answers has one");
+            let answer = self.task.answer(index).expect("a step in the list of answers has one");
             self.desk.tell(&definition.name.clone(), Told::Answer(answer));
             self.answered += 1;
         }
     }
 
     fn missing(&self, index: usize, instead: Instead) -> Divergence {
-        let (definition, _) = self.task().stage(index);
+        let (definition, _) = self.task.stage(index);
         let step = self.flow().step(index);
         let place = Place { scope: step.scope.clone(), place: step.place };
         Divergence::MissingStage { kind: step.kind.as_str(), recorded: definition.name.clone(), place, instead }
@@ -206,7 +201,7 @@ impl FlowRunner {
     fn first_missing(&self, instead: Instead) -> Option<Divergence> {
         let made = |name: &StageName| self.desk.phase(name).is_some();
         let missing = self
-            .task()
+            .task
             .stages()
             .position(|(definition, state)| state.status != StageStatus::Pending && !made(&definition.name));
         missing.map(|index| self.missing(index, instead))
@@ -253,7 +248,7 @@ impl FlowRunner {
             self.must(Command::Remember(news.values));
         }
         for mut ended in news.ended {
-            let Some(stage) = self.task().stage_index(&ended.stage) else { continue };
+            let Some(stage) = self.task.stage_index(&ended.stage) else { continue };
             self.note(stage, &mut ended);
             let command = StageEnded { stage, attempt: ended.attempt, result: ended.result, stopping: self.stopping };
             self.must(Command::StageEnded(command));
@@ -271,16 +266,16 @@ impl FlowRunner {
 
     /// What became of an attempt may bear on those that come after it, of whatever task.
     fn note(&self, stage: usize, ended: &mut Ended) {
-        let policy = &self.task().stage(stage).0.retry;
-        let (stage, seed) = (&ended.stage, self.task().spec().seed);
+        let policy = &self.task.stage(stage).0.retry;
+        let (stage, seed) = (&ended.stage, self.task.spec().seed);
         let attempt = Attempt { policy, stage, attempt: ended.attempt, seed };
         self.inner.guards.ended(&attempt, &mut ended.result, self.now());
     }
 
     /// Nobody waits for this step any more.
     fn skip(&mut self, name: &StageName) {
-        let Some(stage) = self.task().stage_index(name) else { return };
-        let (_, state) = self.task().stage(stage);
+        let Some(stage) = self.task.stage_index(name) else { return };
+        let (_, state) = self.task.stage(stage);
         if state.status == StageStatus::Running {
             let result = StageResult::Skip("its workflow no longer waits for it".to_owned());
             let (attempt, stopping) = (state.attempt, self.stopping);
@@ -290,7 +285,7 @@ impl FlowRunner {
 
     /// Begins what the function asked for, unless it is to pause or to stop here.
     fn begin(&mut self) {
-        if self.asked.is_empty() || self.stopping || self.task().pause_requested().is_some() {
+        if self.asked.is_empty() || self.stopping || self.task.pause_requested().is_some() {
             return;
         }
         let asked = std::mem::take(&mut self.asked);
@@ -328,7 +323,7 @@ impl FlowRunner {
         }
         let open: Vec<usize> = self.flow().open().collect();
         for index in open {
-            let (definition, state) = self.task().stage(index);
+            let (definition, state) = self.task.stage(index);
             if state.status != StageStatus::Running || self.handed_out.get(&index) == Some(&state.attempt) {
                 continue;
             }
@@ -383,7 +378,7 @@ impl FlowRunner {
 
     fn begin_anew(&mut self) {
         self.drop_function();
-        self.desk = Desk::new(self.task(), self.inner.clock.clone(), self.inner.registry.stand_ins());
+        self.desk = Desk::new(&self.task, self.inner.clock.clone(), self.inner.registry.stand_ins());
         self.answered = 0;
         self.handed_out.clear();
         self.asked.clear();
@@ -402,7 +397,7 @@ impl FlowRunner {
     pub(super) fn is_busy(&self) -> bool {
         let flow = self.flow();
         flow.open().any(|index| {
-            let (_, state) = self.task().stage(index);
+            let (_, state) = self.task.stage(index);
             let runs = state.status == StageStatus::Running && !flow.step(index).kind.only_waits();
             runs && self.handed_out.get(&index) == Some(&state.attempt)
         })
@@ -413,18 +408,8 @@ impl FlowRunner {
     pub(super) fn decide(&mut self, command: Command) -> Result<(), Rejection> {
         let (now, rest) = self.inner.clock.now_and_rest();
         self.rest = self.rest.max(rest);
-        let task = self.task.take().expect("a task is only away while it is decided on");
-        match decide_on(task, command, now) {
-            Ok(Decision { events, task }) => {
-                self.unwritten.extend(events);
-                self.task = Some(Arc::new(task));
-                Ok(())
-            }
-            Err(Refused { task, rejection }) => {
-                self.task = Some(task);
-                Err(rejection)
-            }
-        }
+        self.unwritten.extend(decide_on(Arc::make_mut(&mut self.task), command, now)?);
+        Ok(())
     }
 
     /// For what only this runner says, and says in its time; a refusal means that the task has moved on.
@@ -460,14 +445,14 @@ impl FlowRunner {
     pub(super) async fn write(&mut self, lease: LeaseChange) -> Result<(), Over> {
         self.waits_since = None;
         let events: Arc<[Record]> = std::mem::take(&mut self.unwritten).into();
-        let task = self.task.clone().expect("a task is only away while it is decided on");
+        let task = self.task.clone();
         let failed = events.iter().any(|record| matches!(record.event(), Event::TaskFailed { .. }));
         let pauses_plan = failed && task.spec().settings.on_task_failure == OnTaskFailure::Pause;
         let lease = if task.interrupted() { LeaseChange::Release(Wake::Recovery) } else { lease };
         let entry = Entry { task, events, lease, plan: pauses_plan.then_some(PlanCommand::Pause), output: Vec::new() };
         let (ledger, insists) = (&mut self.ledger, self.promised);
         let written = async { if insists { ledger.insist(entry).await } else { ledger.write(entry).await } };
-        match meanwhile(&mut self.function, &mut self.returned, written).await {
+        match meanwhile(&mut self.function, &mut self.returned, pin!(written)).await {
             Ok(()) => {}
             Err(NotWritten::Lost) => return Err(Over::Lost),
             Err(NotWritten::Away(entry)) => {
@@ -475,7 +460,7 @@ impl FlowRunner {
                 return Err(Over::Away);
             }
         }
-        if lease != LeaseChange::Keep || !self.task().status().is_active() {
+        if lease != LeaseChange::Keep || !self.task.status().is_active() {
             return Err(Over::Released);
         }
         // The end of a stage takes away what was shown of it, and this is of the whole workflow.
@@ -509,9 +494,8 @@ async fn poll_once(function: &mut Option<Function>, returned: &mut Option<Result
 pub(super) async fn meanwhile<T>(
     function: &mut Option<Function>,
     returned: &mut Option<Result<Value, Failure>>,
-    work: impl Future<Output = T>,
+    mut work: Pin<&mut impl Future<Output = T>>,
 ) -> T {
-    let mut work = pin!(work);
     std::future::poll_fn(|poll| {
         if let Poll::Ready(done) = work.as_mut().poll(poll) {
             return Poll::Ready(done);

@@ -1,5 +1,6 @@
 //! A workflow between two turns: what can wake it, what can be asked of it, and when it is left to the store.
 
+use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -46,8 +47,8 @@ impl FlowRunner {
         let waits = !busy && self.flow().open().next().is_some();
         let now = self.now();
         self.waits_since = waits.then(|| self.waits_since.unwrap_or(now));
-        let due = if self.stopping { None } else { self.task().next_due() };
-        let deadline = self.task().deadline();
+        let due = if self.stopping { None } else { self.task.next_due() };
+        let deadline = self.task.deadline();
         let park = self.waits_since.map(|since| self.park_at(since, [due, deadline].into_iter().flatten().min()));
         // One whose time is up has that to see to first; parked, it would be claimed again at once, without end.
         let time_is_up = deadline.is_some_and(|deadline| deadline <= now);
@@ -116,10 +117,10 @@ impl FlowRunner {
 
     /// Gives the lease back until something is due, or somebody says something.
     async fn park(&mut self) -> Result<(), Over> {
-        let limits = [self.task().next_due(), self.task().deadline()];
+        let limits = [self.task.next_due(), self.task.deadline()];
         // A node that stops may not have come to submit them: whoever is next looks at once.
         let again_in = if self.stopping { Millis::ZERO } else { CHILDREN_AGAIN };
-        let again = (!open_children(self.task()).is_empty()).then(|| self.now() + again_in);
+        let again = (!open_children(&self.task).is_empty()).then(|| self.now() + again_in);
         let at = limits.into_iter().flatten().chain(again).min().unwrap_or_else(|| self.now() + FAR);
         self.write(LeaseChange::Release(Wake::At(at))).await
     }
@@ -127,22 +128,22 @@ impl FlowRunner {
     /// The node is stopping, and nothing of this workflow runs: it only waits, or it is interrupted where it is.
     pub(super) async fn stop(&mut self) -> Result<(), Over> {
         let waits = |index| {
-            let (_, state) = self.task().stage(index);
+            let (_, state) = self.task.stage(index);
             state.status == StageStatus::RetryWait || self.flow().step(index).kind.only_waits()
         };
         let only_waits = self.asked.is_empty() && self.flow().open().next().is_some() && self.flow().open().all(waits);
-        if only_waits && !self.task().interrupted() { self.park().await } else { self.interrupt().await }
+        if only_waits && !self.task.interrupted() { self.park().await } else { self.interrupt().await }
     }
 
     /// Does what was asked, and what else was asked by now, in one commit: a parent may hear of many children at once.
     pub(super) async fn obey(&mut self, order: Order) -> Result<(), Over> {
         let (mut replies, mut children) = (Vec::new(), Vec::new());
         let mut next = Some(order);
-        let begun_at = self.task().version();
+        let begun_at = self.task.version();
         while let Some(order) = next {
             // What starts by itself may not be written yet: a person looks at what the store has. Behind another order of
             // this turn, though, the task is at a version that nobody can have seen.
-            let now_at = self.task().version();
+            let now_at = self.task.version();
             let found = if now_at == begun_at { self.ledger.version() } else { now_at };
             if let Some(expected) = order.expected.filter(|expected| *expected != found) {
                 let _ = order.reply.send(Err(VerbError::task_version(&self.key.id, expected, found)));
@@ -150,21 +151,21 @@ impl FlowRunner {
                 continue;
             }
             let cancels = matches!(order.command, Command::Cancel(_));
-            let waited_for = if cancels { open_children(self.task()) } else { Vec::new() };
+            let waited_for = if cancels { open_children(&self.task) } else { Vec::new() };
             match self.decide(order.command) {
                 Err(rejection) => {
                     let _ = order.reply.send(Err(rejection.into()));
                 }
                 Ok(()) => {
-                    replies.push((order.reply, self.task().status()));
+                    replies.push((order.reply, self.task.status()));
                     children.extend(waited_for);
                 }
             }
             // What ends or pauses the task is the last that can be asked of it here.
-            let goes_on = self.task().status() == TaskStatus::Running;
+            let goes_on = self.task.status() == TaskStatus::Running;
             next = if goes_on { self.orders.try_recv().ok() } else { None };
         }
-        if !self.task().status().is_active() {
+        if !self.task.status().is_active() {
             // Nothing may be running once this is committed.
             self.drop_function();
         }
@@ -191,7 +192,7 @@ impl FlowRunner {
         self.report_at = None;
         let Some(progress) = self.progress else { return };
         let note = Note { key: self.key.clone(), progress: Some((progress.done, progress.total)), output: Vec::new() };
-        let task = self.task();
+        let task = &self.task;
         self.inner.feed.publish(|| {
             let (done, stages) = (task.done().len(), task.stages().len());
             FeedItem::Progress {
@@ -214,7 +215,7 @@ impl FlowRunner {
                 () = cut_off.comes() => Ok(()),
             }
         };
-        if let Err(error) = meanwhile(&mut self.function, &mut self.returned, noted).await {
+        if let Err(error) = meanwhile(&mut self.function, &mut self.returned, pin!(noted)).await {
             tracing::warn!(task = %self.key.id, %error, "progress could not be stored");
         }
     }

@@ -144,7 +144,7 @@ impl Turn {
             }
             return Ok(());
         }
-        let (shared, folded) = match self.rebuild(candidate, material).await? {
+        let (shared, mut folded) = match self.rebuild(candidate, material).await? {
             Ok(rebuilt) => rebuilt,
             Err(error) => return self.set_aside(no, &error),
         };
@@ -153,39 +153,39 @@ impl Turn {
             task.status.is_active() && (orphan || (task.queue == Some(Queue::Left) && !folded.task.interrupted()));
         let lost_by: Option<Arc<str>> = lost.then(|| folded.task.node().cloned().unwrap_or_else(|| "unknown".into()));
         let claim = Claim { node: request.node.clone(), lost_by, automatic: request.only.is_none() };
-        let decision = match decide_on(folded.task.into(), Command::Claim(claim), claimed.now) {
-            Ok(decision) => decision,
-            Err(refused) => return self.set_aside(no, &StoreError::Task(refused.rejection)),
+        let claim_events = match decide_on(&mut folded.task, Command::Claim(claim), claimed.now) {
+            Ok(events) => events,
+            Err(rejection) => return self.set_aside(no, &StoreError::Task(rejection)),
         };
-        if !decision.events.is_empty() {
-            self.desk.append(no, task.version + 1, encode_events(&decision.events));
-            self.desk.write_books_of_claim(book_changes(&decision.task, &decision.events));
+        if !claim_events.is_empty() {
+            self.desk.append(no, task.version + 1, encode_events(&claim_events));
+            self.desk.write_books_of_claim(book_changes(&folded.task, &claim_events));
         }
         // It took as long as that because its last snapshot was lost, or there was none.
-        if folded.events >= SHORTEST && folded.events > interval(&decision.task) {
-            self.desk.writes.snapshots.insert(no, Snapshot::of(&decision.task));
-        } else if let Some(snapshot) = Snapshot::due(&decision.task, task.version, &decision.events) {
+        if folded.events >= SHORTEST && folded.events > interval(&folded.task) {
+            self.desk.writes.snapshots.insert(no, Snapshot::of(&folded.task));
+        } else if let Some(snapshot) = Snapshot::due(&folded.task, task.version, &claim_events) {
             self.desk.writes.snapshots.insert(no, snapshot);
         }
-        let status = decision.task.status();
+        let status = folded.task.status();
         let lease = if status.is_active() { self.shared.new_lease() } else { 0 };
         let standing = Standing { lease, wake_at: None, asked: false };
-        self.desk.transition(no, RowImage::of(&decision.task), standing, ends_progress(status, &decision.events));
+        self.desk.transition(no, RowImage::of(&folded.task), standing, ends_progress(status, &claim_events));
         if !status.is_ended() {
             self.lock_tenant(candidate, claimed.now);
         }
-        let failed = decision.events.iter().any(|record| matches!(record.event(), Event::TaskFailed { .. }));
+        let failed = claim_events.iter().any(|record| matches!(record.event(), Event::TaskFailed { .. }));
         let pauses = failed && shared.settings.on_task_failure == OnTaskFailure::Pause;
         let stored = StoredTask {
             key: TaskRef { id: task.id.clone(), no },
-            task: decision.task,
+            task: folded.task,
             epoch: lease,
             orphaned: false,
             waits_for_person: false,
             blocked_by: None,
             set_aside: None,
             progress: self.desk.tasks[&no].progress,
-            claim_events: decision.events,
+            claim_events,
         };
         if status.is_active() { &mut claimed.tasks } else { &mut claimed.ended }.push(stored);
         self.settle_claimed(task.plan, pauses, claimed);

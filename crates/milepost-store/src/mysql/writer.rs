@@ -71,6 +71,8 @@ pub(super) async fn write(shared: Arc<Shared>, group: Vec<Waiting>) {
         group.into_iter().map(|waiting| (waiting.operation, waiting.reply)).unzip();
     let error = match write_all(&shared, &operations).await {
         Ok(outcomes) => {
+            // Whoever is answered has its task to itself again, and need not copy it.
+            drop(operations);
             replies.into_iter().zip(outcomes).for_each(|(reply, outcome)| answer(&shared, reply, outcome));
             return;
         }

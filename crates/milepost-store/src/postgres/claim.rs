@@ -323,12 +323,12 @@ impl Claiming<'_> {
     }
 
     fn decision(&self, candidate: &Candidate, folded: Folded, now: Timestamp) -> Result<(Decision, u64), String> {
-        let Folded { task, events } = folded;
+        let Folded { mut task, events: read } = folded;
         let lost = candidate.queue == RECOVERY && (candidate.lease != 0 || !task.interrupted());
         let lost_by: Option<Arc<str>> = lost.then(|| task.node().cloned().unwrap_or_else(|| "unknown".into()));
         let claim = Claim { node: self.request.node.clone(), lost_by, automatic: self.request.only.is_none() };
-        let decision = decide_on(task.into(), Command::Claim(claim), now);
-        decision.map(|decision| (decision, events)).map_err(|refused| refused.rejection.to_string())
+        let events = decide_on(&mut task, Command::Claim(claim), now).map_err(|rejection| rejection.to_string())?;
+        Ok((Decision { events, task }, read))
     }
 
     /// How many were ours to take.

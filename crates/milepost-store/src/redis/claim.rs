@@ -225,19 +225,18 @@ async fn decide_one(
         wake: described.wake.clone(),
         digest: described.digest.clone(),
     };
-    let Folded { task, events } = fold(shared, described).await?;
+    let Folded { mut task, events } = fold(shared, described).await?;
     let lost = seen.lease != 0 && head.status.is_active() && !task.interrupted();
     let lost_by: Option<Arc<str>> = lost.then(|| task.node().cloned().unwrap_or_else(|| "unknown".into()));
     let claim = Claim { node: request.node.clone(), lost_by, automatic: request.only.is_none() };
-    let decision =
-        decide_on(task.into(), Command::Claim(claim), now).map_err(|refused| StoreError::Task(refused.rejection))?;
-    let mut change = Change::of_claim(&decision.task, head.version, &decision.events);
-    if events >= SHORTEST && events > interval(&decision.task) {
-        change.keep_snapshot(&decision.task);
+    let claim_events = decide_on(&mut task, Command::Claim(claim), now).map_err(StoreError::Task)?;
+    let mut change = Change::of_claim(&task, head.version, &claim_events);
+    if events >= SHORTEST && events > interval(&task) {
+        change.keep_snapshot(&task);
     }
-    let failed = decision.events.iter().any(|record| matches!(record.event(), Event::TaskFailed { .. }));
-    let pauses_plan = failed && decision.task.spec().settings.on_task_failure == OnTaskFailure::Pause;
-    let held = decision.task.status().is_active();
+    let failed = claim_events.iter().any(|record| matches!(record.event(), Event::TaskFailed { .. }));
+    let pauses_plan = failed && task.spec().settings.on_task_failure == OnTaskFailure::Pause;
+    let held = task.status().is_active();
     let stored = StoredTask {
         key,
         epoch: if held { shared.session.new_lease(session) } else { 0 },
@@ -246,8 +245,8 @@ async fn decide_one(
         blocked_by: None,
         set_aside: None,
         progress: None,
-        claim_events: decision.events,
-        task: decision.task,
+        claim_events,
+        task,
     };
     Ok(Decided { seen, stored, change, pauses_plan })
 }

@@ -199,42 +199,42 @@ impl Writer {
             Ok(folded) => folded,
             Err(error) => return self.set_aside(&key, (plan, rank, no), &tenant, head.status, &error),
         };
-        let Folded { task, events } = folded;
+        let Folded { mut task, events } = folded;
         let lost = lease != 0 && head.status.is_active() && !task.interrupted();
         let lost_by: Option<Arc<str>> = lost.then(|| task.node().cloned().unwrap_or_else(|| "unknown".into()));
         let claim = Claim { node: request.node.clone(), lost_by, automatic: request.only.is_none() };
-        let decision = match decide_on(task.into(), Command::Claim(claim), claimed.now) {
-            Ok(decision) => decision,
-            Err(refused) => {
-                let why = StoreError::Task(refused.rejection);
+        let claim_events = match decide_on(&mut task, Command::Claim(claim), claimed.now) {
+            Ok(events) => events,
+            Err(rejection) => {
+                let why = StoreError::Task(rejection);
                 return self.set_aside(&key, (plan, rank, no), &tenant, head.status, &why);
             }
         };
-        let for_books = book_changes(&decision.task, &decision.events);
+        let for_books = book_changes(&task, &claim_events);
         if let Some(kept) = self.kept(&for_books)? {
             return self.set_aside(&key, (plan, rank, no), &tenant, head.status, &kept);
         }
         self.write_books(&for_books)?;
-        let body = (!decision.events.is_empty()).then(|| encode_events(&decision.events));
+        let body = (!claim_events.is_empty()).then(|| encode_events(&claim_events));
         let position = self.append(no, head.version, head.last_event, body.as_ref())?;
         // It took as long as that because its last snapshot was lost, or made before there were any.
-        if events >= SHORTEST && events > interval(&decision.task) {
-            self.keep_snapshot(no, position, &Snapshot::of(&decision.task))?;
-        } else if let Some(snapshot) = Snapshot::due(&decision.task, head.version, &decision.events) {
+        if events >= SHORTEST && events > interval(&task) {
+            self.keep_snapshot(no, position, &Snapshot::of(&task))?;
+        } else if let Some(snapshot) = Snapshot::due(&task, head.version, &claim_events) {
             self.keep_snapshot(no, position, &snapshot)?;
         }
-        let row = RowImage::of(&decision.task);
-        let held = decision.task.status().is_active();
+        let row = RowImage::of(&task);
+        let held = task.status().is_active();
         let number = if held { self.board.new_lease() } else { 0 };
         let standing = Standing { lease: number, wake_at: None, asked: false, go: None };
         self.transition(no, position, &row, standing, true)?;
         self.board.adopt(plan, no);
-        self.board.moved(plan, Some(head.status), Some(decision.task.status()));
-        let failed = decision.events.iter().any(|record| matches!(record.event(), Event::TaskFailed { .. }));
+        self.board.moved(plan, Some(head.status), Some(task.status()));
+        let failed = claim_events.iter().any(|record| matches!(record.event(), Event::TaskFailed { .. }));
         let pauses_plan = failed && shared.settings.on_task_failure == OnTaskFailure::Pause;
         // A plan that cannot be paused any more stays as it is.
         let asked = pauses_plan.then(|| self.plan_after(plan, PlanCommand::Pause).ok()).flatten();
-        let status = decision.task.status();
+        let status = task.status();
         let stored = StoredTask {
             key,
             epoch: number,
@@ -243,8 +243,8 @@ impl Writer {
             blocked_by: None,
             set_aside: None,
             progress: None,
-            claim_events: decision.events,
-            task: decision.task,
+            claim_events,
+            task,
         };
         if held || stored.task.status() == TaskStatus::Paused {
             self.hold_tenant(&tenant, no, position, claimed.now)?;

@@ -11,7 +11,7 @@ use super::super::flow::{KnownSignal, Step, StepKind, outputs_of};
 use super::super::status::{StageStatus, TaskStatus};
 use super::{Draft, Rejection};
 
-impl Draft {
+impl Draft<'_> {
     /// Everything that follows by itself; the function is asked for the rest.
     pub(super) fn flow_on(&mut self, stopping: bool) {
         let busy = !self.task.interrupted && !self.claiming && self.some_stage_runs();
