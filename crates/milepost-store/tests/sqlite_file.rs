@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use milepost_core::api::Scope;
-use milepost_core::id::{PlanId, StageName, TaskId};
+use milepost_core::id::{PlanId, StageName, TaskId, Tenant};
 use milepost_core::plan::{
     Action, Plan, PlanCommand, PlanDefinition, Settings, StageDefinition, TaskDefinition, Trigger,
 };
@@ -365,6 +365,23 @@ async fn a_task_under_another_name_or_tenant_is_told_as_damaged_and_the_others_r
         let damaged = store.task(&TaskId::parse(id).unwrap()).await.unwrap().unwrap();
         assert!(damaged.task.damage().is_some(), "{damaged:?}");
     }
+}
+
+/// Earlier versions left such locks when an update gave a task another tenant.
+#[tokio::test]
+async fn a_tenant_that_is_locked_by_a_task_of_another_is_free_again_once_the_file_is_opened() {
+    let file = File::new();
+    let store = file.open();
+    let mut plan = plan("p", 2);
+    plan.tasks[1].tenant = Some(Tenant::parse("red").unwrap());
+    submit(&store, plan, None).await;
+    let hand = Connection::open(&file.path).unwrap();
+    hand.execute("INSERT INTO locks (tenant, task, since, fence) VALUES ('red', 1, 0, 0)", []).unwrap();
+    // In line, as a claim would have found it.
+    hand.execute("UPDATE task_runtimes SET queue = 1 WHERE no = 2", []).unwrap();
+    drop(hand);
+    store.close();
+    assert_eq!(claim(&file.open()).await.len(), 2);
 }
 
 #[tokio::test]

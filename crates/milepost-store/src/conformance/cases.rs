@@ -28,6 +28,7 @@ macro_rules! __conformance_cases {
                 an_ended_plan_that_gains_tasks_is_ready_again,
                 an_update_that_leaves_nothing_to_run_ends_the_plan,
                 an_update_that_removes_a_task_frees_its_slot_and_its_tenant,
+                an_update_that_gives_a_task_another_tenant_frees_the_one_it_had,
                 an_update_to_fewer_slots_leaves_those_that_are_taken_and_starts_nothing_until_there_is_room,
                 a_plan_that_refuses_busy_tenants_is_not_stored_and_names_them,
                 a_plan_that_refuses_busy_tenants_is_stored_when_they_are_free,

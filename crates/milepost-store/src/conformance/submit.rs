@@ -235,6 +235,21 @@ pub(super) async fn an_update_that_removes_a_task_frees_its_slot_and_its_tenant(
     assert_eq!(ids(&scene.claim().await), ["b", "c"]);
 }
 
+pub(super) async fn an_update_that_gives_a_task_another_tenant_frees_the_one_it_had(harness: &dyn Harness) {
+    let mut scene = Scene::with(harness, plan("p").task_of("a", "t")).await;
+    let task = scene.claim_one("a").await;
+    let due = scene.falls_asleep(&task).await;
+    scene.submit(plan("q").task_of("b", "t").task_of("c", "u")).await;
+    let holder = scene.claim_one("c").await;
+    scene.update(plan("p").task_of("a", "u")).await.unwrap();
+    scene.claim_one("b").await;
+    // For its new tenant it has to wait.
+    scene.now = due;
+    assert!(ids(&scene.claim().await).is_empty());
+    scene.finishes(&holder).await;
+    scene.claim_one("a").await;
+}
+
 pub(super) async fn an_update_to_fewer_slots_leaves_those_that_are_taken_and_starts_nothing_until_there_is_room(
     harness: &dyn Harness,
 ) {

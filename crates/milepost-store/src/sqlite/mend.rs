@@ -1,5 +1,5 @@
-//! Looks, when the file is opened, at what nothing else would notice: a place in the queue that contradicts its row, and
-//! a row that is lost.
+//! Looks, when the file is opened, at what nothing else would notice: a place in the queue that contradicts its row, a
+//! row that is lost, and a lock of a tenant that its task is not of.
 //!
 //! Logs, definitions and snapshots have checksums. A task's place in the queue has none, and a task that cannot be found
 //! there is never claimed, without a word.
@@ -12,6 +12,7 @@ use super::board::{Queue, open_plans};
 /// finds the same again.
 pub(super) fn mend(connection: &Connection) -> rusqlite::Result<()> {
     let together = connection.unchecked_transaction()?;
+    free_locks_left(connection)?;
     for plan in open_plans(connection)? {
         let (first, last): (i64, i64) = connection
             .prepare_cached("SELECT first_task, last_task FROM plans WHERE no = ?1")?
@@ -24,6 +25,26 @@ pub(super) fn mend(connection: &Connection) -> rusqlite::Result<()> {
         }
     }
     together.commit()
+}
+
+/// Earlier versions left a task's lock when an update gave it another tenant, and nothing else would ever free it.
+fn free_locks_left(connection: &Connection) -> rusqlite::Result<()> {
+    let found = free_strange_locks(connection)?;
+    if found > 0 {
+        tracing::warn!(tenants = found, "tenants were locked by tasks that are not theirs; they are free again");
+        line_up_anew(connection)?;
+    }
+    Ok(())
+}
+
+/// Those of tenants that their tasks are not of, and how many they were.
+pub(super) fn free_strange_locks(connection: &Connection) -> rusqlite::Result<usize> {
+    connection.execute("DELETE FROM locks WHERE tenant IS NOT (SELECT tenant FROM task_configs WHERE no = task)", [])
+}
+
+/// A tenant may have become free; who still has to wait for one lines up at the next claim.
+pub(super) fn line_up_anew(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute("UPDATE task_runtimes SET queue = 0 WHERE queue = 1", []).map(drop)
 }
 
 /// A task whose row is gone would be missed by nobody. Its log is there, and what to make of that a person decides.
@@ -63,11 +84,9 @@ fn set_contradictions_aside(connection: &Connection, plan: i64, first: i64, last
         .execute(params![plan, first, last, Queue::Damaged.code()])?;
     if found > 0 {
         tracing::error!(plan, tasks = found, "tasks cannot be run, because what is stored of them contradicts itself");
-        // They leave their tenants to others, who line up anew.
-        connection.execute_batch(
-            "DELETE FROM locks WHERE task IN (SELECT no FROM task_runtimes WHERE queue = 4); \
-             UPDATE task_runtimes SET queue = 0 WHERE queue = 1",
-        )?;
+        // They leave their tenants to others.
+        connection.execute("DELETE FROM locks WHERE task IN (SELECT no FROM task_runtimes WHERE queue = 4)", [])?;
+        line_up_anew(connection)?;
     }
     Ok(())
 }

@@ -21,6 +21,7 @@ use super::board::{OpenPlan, Queue};
 use super::claim::TASK;
 use super::codec::{fold, plan_id, read_config, read_head, with_checksum};
 use super::commit::INSERT_EVENT;
+use super::mend::{free_strange_locks, line_up_anew};
 use super::read::{read_definition, read_plan};
 use super::writer::{Performed, Writer};
 
@@ -194,8 +195,8 @@ impl Writer {
             // It shows stages that may be others now.
             self.forget_snapshot(*no)?;
         }
-        // A tenant may have become free; who still has to wait lines up again at the next claim.
-        self.connection.execute("UPDATE task_runtimes SET queue = 0 WHERE queue = 1", [])?;
+        free_strange_locks(&self.connection)?;
+        line_up_anew(&self.connection)?;
         self.insert_tasks(no, &plan.definition, &added, submission.now)?;
         self.connection
             .prepare_cached(
