@@ -11,6 +11,10 @@ use milepost_store::{EventQuery, PlanRow, Store, StoreError, StoredEvent, TaskQu
 
 use crate::support::World;
 
+/// What SQLite keeps a store in. The last is there only while it changes how it keeps the others, as when it makes them:
+/// after a loss of power it says what was there before.
+pub(crate) const FILES: [&str; 3] = ["milepost.db", "milepost.db-wal", "milepost.db-journal"];
+
 /// A plan as the file has it.
 pub(crate) struct History {
     pub(crate) plan: PlanRow,
@@ -28,7 +32,7 @@ impl History {
     /// Reads a copy, so that the next run finds the file exactly as the last one left it. None: no plan was accepted.
     pub(crate) fn of(world: &World, plan: &str) -> Option<Self> {
         let copy = tempfile::tempdir().unwrap();
-        for name in ["milepost.db", "milepost.db-wal"] {
+        for name in FILES {
             match fs::copy(world.path().join(name), copy.path().join(name)) {
                 Ok(_) => {}
                 Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}"),

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use milepost_core::task::PlanStatus;
 use milepost_store::sqlite::SqliteStore;
 
-use crate::history::History;
+use crate::history::{FILES, History};
 use crate::library::library;
 use crate::seed::Dice;
 use crate::support::World;
@@ -204,7 +204,7 @@ fn outages(steps: &[Step], mut disk: Disk, moments: usize, from: usize, dice: &m
 
 impl Outage {
     fn put_into(&self, world: &World) {
-        for name in ["milepost.db", "milepost.db-wal", "milepost.db-journal", "milepost.db-shm"] {
+        for name in FILES.into_iter().chain(["milepost.db-shm"]) {
             let path = world.path().join(name);
             match self.files.get(name) {
                 Some(bytes) => fs::write(path, bytes).unwrap(),
@@ -281,6 +281,20 @@ fn a_loss_of_power_at_any_moment_loses_nothing_that_was_acknowledged() {
         assert_eq!(History::of(&world, "p").unwrap().plan.status, PlanStatus::Completed);
     }
     eprintln!("{played} losses of power in {runs} runs");
+}
+
+/// Of a run's moments only a handful are those in which there is no file yet, or half of one.
+#[test]
+fn a_loss_of_power_while_the_file_is_made_leaves_one_that_opens() {
+    let mut dice = Dice::of("a_loss_of_power_while_the_file_is_made_leaves_one_that_opens");
+    let (world, judge) = (World::new(), World::new());
+    world.file("p.yaml", &plan(1, 1, 1));
+    let steps = traced_run(&world);
+    let is_log = |step: &Step| matches!(step, Step::Changed(name, _) if name == "milepost.db-wal");
+    let made = steps.iter().position(is_log).expect("a log was begun");
+    for outage in outages(&steps[..made], Disk::with(&Files::new()), 100, 0, &mut dice) {
+        outage.is_survived_by(&judge);
+    }
 }
 
 /// Long enough that the log is moved into the database, and begun anew, while tasks run.
