@@ -1,6 +1,8 @@
 //! Reading a plan whole, to move it: through the seam alone, so that it works from any store to any other.
 
-use milepost_core::id::PlanId;
+use std::collections::HashMap;
+
+use milepost_core::id::{PlanId, TaskId};
 use milepost_core::task::Record;
 
 use crate::codec::damaged;
@@ -29,7 +31,8 @@ pub async fn all_plans(store: &dyn Store) -> Result<Vec<PlanRow>, StoreError> {
 }
 
 /// All that the store has of a plan, none when it has no such plan. Nothing may run meanwhile. `locks` are the store's:
-/// those of other plans are passed over.
+/// those of other plans are passed over, and those of tenants that their tasks are not of, which SQLite files of earlier
+/// versions may have.
 pub async fn read_moved(store: &dyn Store, id: &PlanId, locks: &[LockRow]) -> Result<Option<MovedPlan>, StoreError> {
     let (Some(row), Some(plan)) = (store.plan(id).await?, store.definition(id).await?) else { return Ok(None) };
     let mut tasks = Vec::with_capacity(plan.tasks.len());
@@ -44,7 +47,9 @@ pub async fn read_moved(store: &dyn Store, id: &PlanId, locks: &[LockRow]) -> Re
         let output = store.logs(LogQuery { task: definition.id.clone(), stage: None, attempt: None }).await?;
         tasks.push(MovedTask { wake: wake_of(&stored), events, output, task: stored.task });
     }
-    let mut locks: Vec<LockRow> = locks.iter().filter(|lock| lock.plan == *id).cloned().collect();
+    let tenants: HashMap<&TaskId, _> = plan.tasks.iter().map(|task| (&task.id, task.tenant.as_ref())).collect();
+    let is_its_own = |lock: &&LockRow| tenants.get(&lock.task) == Some(&Some(&lock.tenant));
+    let mut locks: Vec<LockRow> = locks.iter().filter(|lock| lock.plan == *id).filter(is_its_own).cloned().collect();
     locks.sort_by(|a, b| a.tenant.as_str().cmp(b.tenant.as_str()));
     Ok(Some(MovedPlan { plan, row, tasks, locks }))
 }

@@ -14,6 +14,7 @@ use milepost_store::sqlite::SqliteStore;
 use milepost_store::{
     Book, BookChange, Change, ChangeQuery, Changed, ClaimRequest, Commit, Entry, EntryQuery, Holder, LeaseChange,
     PlanChange, PlanQuery, Position, RequestKey, Resubmit, Start, Store, StoreError, StoredTask, Submission, TokenRow,
+    read_moved,
 };
 use rusqlite::Connection;
 use serde_json::{Map, Value, json};
@@ -381,6 +382,11 @@ async fn a_tenant_that_is_locked_by_a_task_of_another_is_free_again_once_the_fil
     hand.execute("UPDATE task_runtimes SET queue = 1 WHERE no = 2", []).unwrap();
     drop(hand);
     store.close();
+    // Who moves the file to another store before that leaves the lock behind.
+    let old = SqliteStore::open_to_move(&file.path).unwrap();
+    let (plan, locks) = (PlanId::parse("p").unwrap(), old.locks().await.unwrap());
+    assert_eq!((locks.len(), read_moved(&old, &plan, &locks).await.unwrap().unwrap().locks), (1, Vec::new()));
+    drop(old);
     assert_eq!(claim(&file.open()).await.len(), 2);
 }
 

@@ -5,8 +5,8 @@ use milepost_core::id::{IdempotencyKey, StageName, TaskId};
 use milepost_core::plan::Settings;
 use milepost_core::retry::{RetryPolicy, Strategy};
 use milepost_core::task::{
-    Answer, By, Cause, Checkpoint, Command, Decision, Event, InvalidImage, Record, Rejection, StageResult, StageStatus,
-    Step, StepKind, Task, TaskStatus, decide, decide_on, outputs_of,
+    Answer, By, Cause, Checkpoint, Command, Event, InvalidImage, Record, Rejection, StageResult, StageStatus, Step,
+    StepKind, Task, TaskStatus, decide, outputs_of,
 };
 use milepost_core::time::Millis;
 use serde_json::{Value, json};
@@ -369,18 +369,6 @@ fn events_of_before_workflows_are_read_as_they_were() {
     let read: Vec<Record> = serde_json::from_str(old).unwrap();
     assert!(matches!(read[0].event(), Event::StageStarted { step: None, rollback: false, .. }));
     assert_eq!(serde_json::to_string(&read).unwrap(), old);
-}
-
-#[test]
-fn deciding_in_place_comes_to_the_same_and_a_refusal_leaves_the_task_as_it_was() {
-    let run = run_of(&["a"]);
-    let ended = Command::StageEnded(run.ends("a", StageResult::Success(outputs_of(json!(1)))));
-    let mut task = run.task.clone();
-    let events = decide_on(&mut task, ended.clone(), run.now).unwrap();
-    assert_eq!(Decision { events, task }, decide(&run.task, ended, run.now).unwrap());
-    let mut task = run.task.clone();
-    decide_on(&mut task, retry(true), run.now).unwrap_err();
-    assert_eq!(task, run.task);
 }
 
 #[test]

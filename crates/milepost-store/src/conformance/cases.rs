@@ -179,6 +179,7 @@ macro_rules! __conformance_cases {
                 an_imported_plan_goes_on_where_it_was,
                 what_a_lost_node_had_stays_interrupted_in_a_manual_plan_that_is_imported,
                 an_imported_task_keeps_its_tenant_and_its_slot,
+                a_tenants_fence_grows_on_after_an_import_also_when_its_lock_was_given_back,
                 a_rollback_that_was_asked_for_begins_after_an_import,
                 an_imported_plan_that_has_ended_stays_ended,
                 an_imported_plan_that_was_ready_waits_to_be_started,

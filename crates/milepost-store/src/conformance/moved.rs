@@ -189,6 +189,23 @@ pub(super) async fn an_imported_task_keeps_its_tenant_and_its_slot(harness: &dyn
     assert_eq!(ids(&to.claim().await), ["next", "waits"]);
 }
 
+pub(super) async fn a_tenants_fence_grows_on_after_an_import_also_when_its_lock_was_given_back(harness: &dyn Harness) {
+    let memory = Memory::default();
+    let mut from = Scene::with(&memory, plan("p").task_of("holds", "tenant-1").task_of("next", "tenant-1")).await;
+    let held = from.claim_one("holds").await;
+    from.falls_asleep(&held).await;
+    let mut to = Scene::new(harness).await;
+    let mut moved = whole(&*from.store, "p").await;
+    moved.locks[0].fence = 1_000_000;
+    to.store.import(moved).await.unwrap();
+    to.now = from.now;
+    to.operator("holds", Command::Cancel(ann())).await;
+    assert_eq!(to.locks().await, []);
+    to.crash().await;
+    to.claim_one("next").await;
+    assert!(to.store.locks().await.unwrap()[0].fence > 1_000_000);
+}
+
 pub(super) async fn a_rollback_that_was_asked_for_begins_after_an_import(harness: &dyn Harness) {
     let memory = Memory::default();
     let mut from = Scene::with(&memory, plan("p").max(1).task("undo").task("other")).await;

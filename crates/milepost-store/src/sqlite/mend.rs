@@ -12,7 +12,6 @@ use super::board::{Queue, open_plans};
 /// finds the same again.
 pub(super) fn mend(connection: &Connection) -> rusqlite::Result<()> {
     let together = connection.unchecked_transaction()?;
-    free_locks_left(connection)?;
     for plan in open_plans(connection)? {
         let (first, last): (i64, i64) = connection
             .prepare_cached("SELECT first_task, last_task FROM plans WHERE no = ?1")?
@@ -24,6 +23,7 @@ pub(super) fn mend(connection: &Connection) -> rusqlite::Result<()> {
             connection.execute_batch("REINDEX task_runtimes_queue")?;
         }
     }
+    free_locks_left(connection)?;
     together.commit()
 }
 

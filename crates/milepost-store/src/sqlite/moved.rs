@@ -35,6 +35,9 @@ impl Writer {
         self.board.next_plan += 1;
         self.show_imported(no, &moved);
         let MovedPlan { plan, row, tasks, locks } = moved;
+        // A position is the next one's fence, so none may be behind those that tenants have had.
+        let fences = locks.iter().map(|lock| i64::try_from(lock.fence).unwrap_or(i64::MAX - 1) + 1);
+        self.board.next_event = fences.fold(self.board.next_event, i64::max);
         let at = row.ended_at.or(row.started_at).unwrap_or(row.created_at);
         self.log_plan(no, row.changed_by.as_ref(), at)?;
         for (definition, task) in plan.tasks.iter().zip(tasks) {
