@@ -240,7 +240,7 @@ impl Serving {
             kafka.stop_intake().await;
         }
         // Streams go on meanwhile: who watches sees how it ends.
-        let stopped = tokio::time::timeout(self.drain_timeout, self.engine.stop()).await;
+        let stopped = self.engine.stop_within(self.drain_timeout).await;
         if let Some(kafka) = &self.kafka {
             kafka.close().await;
         }
@@ -248,7 +248,7 @@ impl Serving {
         if answered.is_err() {
             tracing::warn!("some requests were cut off");
         }
-        stopped.is_ok()
+        stopped
     }
 }
 

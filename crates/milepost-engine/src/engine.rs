@@ -39,6 +39,9 @@ use crate::workflow::FlowRunner;
 /// On a store that others change as well, whoever waits for a plan looks this often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const PARK_AFTER: Millis = Millis::from_secs(30);
+/// How long attempts that are cut off may take to end before the node goes without leaving: others then wait for its
+/// lease, and begin nothing beside what still runs.
+const CUT_OFF: Duration = Duration::from_secs(5);
 
 /// How a node works.
 #[derive(Debug, Clone)]
@@ -317,6 +320,25 @@ impl Engine {
     pub async fn stop(&self) {
         self.inner.begin_to_stop();
         self.inner.tasks.close();
+        self.inner.tasks.wait().await;
+        self.inner.leave().await;
+    }
+
+    /// Likewise, for so long; false when that was not enough. On a shared store the attempts that still run are then cut
+    /// off, and the node leaves, so that others repeat them at once and never beside them; on one of its own they go on
+    /// until the process ends.
+    pub async fn stop_within(&self, limit: Duration) -> bool {
+        if tokio::time::timeout(limit, self.stop()).await.is_ok() {
+            return true;
+        }
+        if self.inner.membership.is_shared() && tokio::time::timeout(CUT_OFF, self.cut_off_and_leave()).await.is_err() {
+            tracing::warn!("some stages do not end; other nodes take them over when the lease of this one has run out");
+        }
+        false
+    }
+
+    async fn cut_off_and_leave(&self) {
+        self.inner.membership.lose();
         self.inner.tasks.wait().await;
         self.inner.leave().await;
     }

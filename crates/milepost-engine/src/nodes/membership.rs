@@ -68,7 +68,7 @@ impl Membership {
     }
 
     /// Every runner ends its attempts and lets go.
-    pub(super) fn lose(&self) {
+    pub(crate) fn lose(&self) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *current).cancel();
     }

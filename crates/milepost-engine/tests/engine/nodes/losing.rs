@@ -240,6 +240,25 @@ async fn a_plan_that_waits_for_a_person_is_left_interrupted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_does_not_stop_in_time_ends_its_attempts_and_leaves_them_to_others_at_once() {
+    let (cluster, gate, journal) = (Cluster::new(), Gate::shut(), Journal::default());
+    let registry = registry(&gate, &journal);
+    let one = cluster.node("one", &registry);
+    one.node.submit(TWO_STAGES).await;
+    gate.inside(2).await;
+    let two = cluster.node("two", &registry);
+    assert!(!one.node.engine.stop_within(Duration::from_secs(2)).await);
+    assert_eq!(gate.cancelled().len(), 2, "they ended before others could begin them");
+    let left_at = tokio::time::Instant::now();
+    gate.came(4).await;
+    let took = left_at.elapsed();
+    assert!(took <= Duration::from_secs(2), "taken over after {took:?}");
+    gate.open();
+    assert_eq!(two.node.ended("p").await.status, PlanStatus::Completed);
+    assert_eq!(two.node.count("a", "STAGE_COMPLETED s 1").await, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rolling_restart_of_three_nodes_fails_no_task_and_runs_no_stage_twice() {
     let (cluster, journal) = (Cluster::new(), Journal::default());
     let slow = {
