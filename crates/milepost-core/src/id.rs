@@ -10,10 +10,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub enum InvalidName {
     #[error("{what} is empty; expected a letter or digit first, then up to 127 of letters, digits, `.`, `_`, `-`")]
     Empty { what: &'static str },
-    #[error("{what} `{name}` has {length} characters; at most 128 are allowed")]
+    #[error("{what} `{}` has {length} characters; at most 128 are allowed", printable(.name))]
     TooLong { what: &'static str, name: String, length: usize },
     #[error(
-        "{what} `{name}` may not contain {found:?}; allowed are letters, digits, `.`, `_`, `-`, and a letter or digit first"
+        "{what} `{}` may not contain {found:?}; allowed are letters, digits, `.`, `_`, `-`, and a letter or digit first",
+        printable(.name)
     )]
     Character { what: &'static str, name: String, found: char },
     #[error("tenant has {length} bytes; at most 256 are allowed")]
@@ -24,6 +25,11 @@ pub enum InvalidName {
     TenantEmpty,
     #[error("an idempotency key has 1 to 255 printable ASCII characters")]
     IdempotencyKey,
+}
+
+/// A name that is refused may come from anybody, and is shown on a terminal or in a log.
+fn printable(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 fn check_name(what: &'static str, name: &str) -> Result<(), InvalidName> {
@@ -193,6 +199,14 @@ mod tests {
         }
         for bad in ["", "-a", ".a", "_a", "a/b", "../a", "a b", "a\0", "é", &"x".repeat(129)] {
             assert!(TaskId::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_refused_name_is_shown_without_the_escapes_that_are_in_it() {
+        for bad in ["a\u{1b}[31m", "a\nforged", &"\u{7}".repeat(129)] {
+            let shown = TaskId::parse(bad).unwrap_err().to_string();
+            assert!(!shown.chars().any(char::is_control), "{shown:?}");
         }
     }
 
