@@ -395,6 +395,36 @@ async fn what_the_server_refuses_fails_alone() {
 }
 
 #[tokio::test]
+async fn what_is_too_large_for_the_server_fails_alone() {
+    let database = database!();
+    let a = Arc::new(node(&database, "a", Millis::from_secs(15)).await);
+    let most: Vec<usize> = database.ask("SELECT @@max_allowed_packet").await;
+    let submissions = (0..5).map(|n| {
+        let name = format!("t{n}");
+        let mut plan = plan(&format!("p{n}"), &[(&name, None)], |_| {});
+        if n == 2 {
+            plan.tasks[0].input = "x".repeat(most[0]).into();
+        }
+        let submission = Submission {
+            plan: Arc::new(plan),
+            start: Start::AtOnce,
+            resubmit: Resubmit::Same,
+            request: None,
+            entries: Vec::new(),
+            now: now(),
+        };
+        let store = a.clone();
+        tokio::spawn(async move { store.submit(submission).await })
+    });
+    let submissions: Vec<_> = submissions.collect();
+    for (n, submission) in submissions.into_iter().enumerate() {
+        let submitted = submission.await.unwrap();
+        assert_eq!(submitted.is_ok(), n != 2, "{n}: {:?}", submitted.err());
+    }
+    assert_eq!(claim(&a, "a", 100).await.unwrap().tasks.len(), 4);
+}
+
+#[tokio::test]
 async fn a_plan_moves_in_with_its_history_and_goes_on_where_it_was() {
     let database = database!();
     let (a, b) = (node(&database, "a", Millis::from_secs(15)).await, database!());

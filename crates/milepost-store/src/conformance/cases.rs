@@ -210,6 +210,7 @@ macro_rules! __conformance_cases {
                 a_damaged_snapshot_is_passed_over,
                 a_workflow_that_begins_anew_for_ever_reads_back_as_it_was,
                 an_update_folds_a_long_log_over_its_new_stages,
+                a_task_with_a_very_large_image_goes_on,
             }
             damage {
                 a_damaged_task_leaves_its_tenant_to_the_next_in_line,

@@ -6,6 +6,7 @@ use milepost_core::task::{By, Command, Step, StepKind, Task, TaskStatus};
 use serde_json::json;
 
 use crate::model::{EventQuery, StoredTask};
+use crate::snapshot::SHORTEST;
 
 use super::Harness;
 use super::given::{Scene, fatal, plan, retry, stage, stage_name, success};
@@ -103,6 +104,23 @@ pub(super) async fn a_workflow_that_begins_anew_for_ever_reads_back_as_it_was(ha
     let held = scene.claim_one("a").await;
     let flow = held.task.flow().unwrap();
     assert_eq!((flow.generation(), &**flow.input(), held.task.stages().len()), (400, &json!(400), 1));
+    reads_back_as(&scene, &held.task).await;
+}
+
+pub(super) async fn a_task_with_a_very_large_image_goes_on(harness: &dyn Harness) {
+    let mut scene = flow_scene(harness).await;
+    let mut held = scene.claim_one("a").await;
+    let value = json!("it's large".repeat(4_000));
+    while held.task.version() <= SHORTEST {
+        let name = format!("v{}", held.task.version());
+        held = scene.does(&held, Command::Remember(vec![(name, value.clone())])).await;
+    }
+    // Both for those who keep no such image, and for those who do.
+    assert!(held.task.image().len() > 19 << 20);
+    reads_back_as(&scene, &held.task).await;
+    scene.crash().await;
+    let held = scene.claim_one("a").await;
+    let held = goes_on(&mut scene, held, 2).await;
     reads_back_as(&scene, &held.task).await;
 }
 

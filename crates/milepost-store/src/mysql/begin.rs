@@ -12,7 +12,7 @@ use super::codec::{Columns, Sql};
 use super::connect::{ALONE, run};
 use super::desk::Desk;
 use super::heard::late;
-use super::sql::{NOW, numbers};
+use super::sql::{NOW, longest_value, numbers};
 use super::states::{Counters, PLAN, PlanState, SessionState, TASK, TaskState};
 use super::store::Shared;
 use super::writes::Writes;
@@ -83,6 +83,7 @@ impl Turn {
             freed: BTreeSet::new(),
             ends_a_session: false,
             lock_ttl: shared.membership.lock_ttl,
+            longest: longest_value(shared.packet),
         };
         let mut turn = Self { connection, shared, desk };
         if !wanted.tasks.is_empty() {

@@ -75,7 +75,7 @@ impl Turn {
         let position = Position(self.desk.counters.position);
         if let Some((version, text, crc)) = &commit.snapshot {
             let snapshot = Snapshot { version: *version, text: text.clone(), crc: *crc };
-            self.desk.writes.snapshots.insert(no, snapshot);
+            self.desk.keep_snapshot(no, Some(snapshot));
         }
         if commit.lets_go {
             self.let_go(&before, asked);

@@ -10,9 +10,11 @@ use milepost_core::time::{Millis, Timestamp};
 
 use crate::codec::{Body, encode_plan_change};
 use crate::row::RowImage;
+use crate::snapshot::Snapshot;
 
 use super::books::Books;
 use super::codec::session_of;
+use super::sql::text_length;
 use super::states::{Counters, PlanState, Queue, SessionState, Standing, TaskState};
 use super::writes::{EventRow, NewRow, Writes};
 
@@ -33,6 +35,8 @@ pub(super) struct Desk {
     /// A node was found gone, and its tasks are there for us as well.
     pub(super) ends_a_session: bool,
     pub(super) lock_ttl: Millis,
+    /// Bytes that a value may have in a statement, so that the server takes it.
+    pub(super) longest: usize,
 }
 
 impl Desk {
@@ -49,6 +53,13 @@ impl Desk {
 
     pub(super) fn plan(&mut self, no: i64) -> &mut PlanState {
         self.plans.get_mut(&no).expect("a plan is read before it is looked at")
+    }
+
+    /// One that the server would refuse is left out, rather than that everything that is written with it fails.
+    pub(super) fn keep_snapshot(&mut self, task: i64, snapshot: Option<Snapshot>) {
+        if let Some(snapshot) = snapshot.filter(|snapshot| text_length(&snapshot.text) <= self.longest) {
+            self.writes.snapshots.insert(task, snapshot);
+        }
     }
 
     pub(super) fn append(&mut self, task: i64, sequence: u64, body: Body) {

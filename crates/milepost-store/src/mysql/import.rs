@@ -106,7 +106,7 @@ impl Turn {
             sequence += events.len() as u64;
         }
         if task.version() >= SHORTEST {
-            self.desk.writes.snapshots.insert(key.no, Snapshot::of(task));
+            self.desk.keep_snapshot(key.no, Snapshot::of(task));
         }
         self.desk.writes.output.extend(moved.output.iter().map(|chunk| (key.no, chunk.clone())));
     }

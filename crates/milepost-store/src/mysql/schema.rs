@@ -10,6 +10,7 @@ use crate::error::StoreError;
 
 use super::codec::{Columns, unavailable};
 use super::connect::run;
+use super::sql::SMALLEST_LIMIT;
 
 /// Each entry leads from the version before it to its own; entries are only ever added. Here every statement is a commit
 /// of its own, so each must bear to be run again after a crash in the middle.
@@ -206,11 +207,13 @@ const MIGRATIONS: &[&[&str]] = &[&[
 /// addition: to every collation that both servers know, `a` and `a ` are the same.
 const OPTIONS: &str = " ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin";
 
-/// Refuses a server on which a commit may be undone by another's.
-pub(super) async fn check_server(connection: &mut Conn, name: &str) -> Result<(), StoreError> {
+/// Refuses a server on which a commit may be undone by another's, or that takes too little at once. Answers how many bytes
+/// it takes in one packet.
+pub(super) async fn check_server(connection: &mut Conn, name: &str) -> Result<usize, StoreError> {
     let unavailable = unavailable("ask the server what it is");
     let sql = "SHOW GLOBAL VARIABLES WHERE variable_name IN ('wsrep_on', 'innodb_flush_log_at_trx_commit', \
-               'default_storage_engine')";
+               'max_allowed_packet')";
+    let mut packet = SMALLEST_LIMIT;
     for row in run(connection, sql).await.map_err(&unavailable)?.concat() {
         let mut columns = Columns::from(row);
         let variable: String = columns.next().map_err(&unavailable)?;
@@ -230,10 +233,17 @@ pub(super) async fn check_server(connection: &mut Conn, name: &str) -> Result<()
                     "the server does not write every commit to its disk: a crash of its machine may undo the last ones"
                 );
             }
+            ("max_allowed_packet", value) => packet = value.parse().unwrap_or(packet),
             _ => {}
         }
     }
-    Ok(())
+    if packet < SMALLEST_LIMIT {
+        let detail = format!(
+            "{name} takes no more than {packet} bytes at once (max_allowed_packet); set it to {SMALLEST_LIMIT} or more"
+        );
+        return Err(StoreError::Format { detail });
+    }
+    Ok(packet)
 }
 
 /// Brings the tables to the newest version. Nodes that start at once wait for the first of them to have done it.

@@ -12,8 +12,16 @@ pub(super) use now;
 
 pub(super) const NOW: &str = now!();
 
-/// The server refuses packets above its `max_allowed_packet`, which nobody sets below this by accident.
+/// How much is sent in one go, as far as it can be cut.
 pub(super) const PACKET: usize = 2 << 20;
+/// The smallest `max_allowed_packet` of a server that will do: it refuses packets above that.
+pub(super) const SMALLEST_LIMIT: usize = 2 * PACKET;
+
+/// Bytes that one value may have if the server takes packets of so many: others may lie in the same statement, up to
+/// half a packet of ours.
+pub(super) fn longest_value(max_allowed_packet: usize) -> usize {
+    max_allowed_packet.saturating_sub(PACKET / 2 + (64 << 10))
+}
 
 /// A string literal. Sound because every session of ours speaks utf8mb4 and takes backslashes as escapes.
 pub(super) fn push_text(sql: &mut String, text: &str) {
@@ -27,6 +35,12 @@ pub(super) fn push_text(sql: &mut String, text: &str) {
     }
     sql.push_str(rest);
     sql.push('\'');
+}
+
+/// How long that literal is.
+pub(super) fn text_length(text: &str) -> usize {
+    let escaped = text.bytes().filter(|byte| matches!(byte, b'\'' | b'\\' | 0)).count();
+    text.len() + escaped + 2
 }
 
 pub(super) fn text(text: &str) -> String {
@@ -178,12 +192,19 @@ impl Drop for JsonRow<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{numbers, text};
+    use super::{numbers, text, text_length};
 
     #[test]
     fn no_text_ends_its_literal_early() {
         assert_eq!(text(r"it's \' a\"), r"'it\'s \\\' a\\'");
         assert_eq!(text("null\0byte é"), "'null\\0byte é'");
+    }
+
+    #[test]
+    fn the_length_of_a_literal_is_known_before_it_is_made() {
+        for value in ["", "plain", r"it's \' a\", "null\0byte é"] {
+            assert_eq!(text_length(value), text(value).len());
+        }
     }
 
     #[test]

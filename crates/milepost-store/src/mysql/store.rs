@@ -60,6 +60,8 @@ pub(super) struct Shared {
     pub(super) plans: SharedPlans,
     pub(super) stats: Stats,
     pub(super) doubtful: Doubtful,
+    /// Bytes that the server takes at once.
+    pub(super) packet: usize,
 }
 
 #[derive(Debug, Default)]
@@ -105,7 +107,7 @@ impl MysqlStore {
     pub async fn open(url: &str, membership: Membership) -> Result<Self, StoreError> {
         let server = Server::new(url)?;
         let mut connection = server.connect().await.map_err(unavailable("connect"))?;
-        schema::check_server(&mut connection, &server.name).await?;
+        let packet = schema::check_server(&mut connection, &server.name).await?;
         schema::migrate(&mut connection, &server.name).await?;
         let shared = Arc::new(Shared {
             server,
@@ -119,6 +121,7 @@ impl MysqlStore {
             plans: SharedPlans::default(),
             stats: Stats::default(),
             doubtful: Doubtful::default(),
+            packet,
         });
         if let Some(node) = shared.membership.node.clone() {
             shared.register(&node).await?;

@@ -13,7 +13,7 @@ use crate::codec::{Config, Folded, LogHead, SharedPlan, encode_events};
 use crate::error::StoreError;
 use crate::model::{ClaimRequest, Claimed, StoredTask, TaskRef};
 use crate::row::RowImage;
-use crate::snapshot::{SHORTEST, Snapshot, interval};
+use crate::snapshot::{SHORTEST, Snapshot};
 
 use super::begin::Turn;
 use super::codec::{Columns, Sql};
@@ -161,12 +161,8 @@ impl Turn {
             self.desk.append(no, task.version + 1, encode_events(&claim_events));
             self.desk.write_books_of_claim(book_changes(&folded.task, &claim_events));
         }
-        // It took as long as that because its last snapshot was lost, or there was none.
-        if folded.events >= SHORTEST && folded.events > interval(&folded.task) {
-            self.desk.writes.snapshots.insert(no, Snapshot::of(&folded.task));
-        } else if let Some(snapshot) = Snapshot::due(&folded.task, task.version, &claim_events) {
-            self.desk.writes.snapshots.insert(no, snapshot);
-        }
+        let snapshot = Snapshot::due_at_claim(&folded.task, task.version, &claim_events, folded.events);
+        self.desk.keep_snapshot(no, snapshot);
         let status = folded.task.status();
         let lease = if status.is_active() { self.shared.new_lease() } else { 0 };
         let standing = Standing { lease, wake_at: None, asked: false };

@@ -20,7 +20,7 @@ use crate::error::StoreError;
 use crate::going;
 use crate::model::{ClaimRequest, Claimed, StoredTask, TaskRef};
 use crate::row::RowImage;
-use crate::snapshot::{SHORTEST, Snapshot, interval};
+use crate::snapshot::Snapshot;
 
 use super::books::BookColumns;
 use super::codec::{config, creation, head, plan_id};
@@ -401,10 +401,7 @@ impl Taking {
         self.tasks.push(RowImage::of(&task), body, EventColumns::of(&events));
         let ord = self.numbers.len() as i64;
         self.books.extend(ord, book_changes(&task, &events));
-        // It took as long as that because its last snapshot was lost, or made before there were any.
-        if folded >= SHORTEST && folded > interval(&task) {
-            self.snapshots.push(ord, Snapshot::of(&task));
-        } else if let Some(snapshot) = Snapshot::due(&task, candidate.head.version, &events) {
+        if let Some(snapshot) = Snapshot::due_at_claim(&task, candidate.head.version, &events, folded) {
             self.snapshots.push(ord, snapshot);
         }
         let failed = events.iter().any(|record| matches!(record.event(), Event::TaskFailed { .. }));

@@ -10,6 +10,9 @@ use crate::snapshot::Snapshot;
 
 use super::connect::Parameters;
 
+/// Of snapshots in one statement.
+const MOST_BYTES: usize = 256 << 20;
+
 /// What the log's own columns say of a commit, beside its events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EventColumns {
@@ -124,10 +127,16 @@ pub(super) struct SnapshotColumns {
     ords: Vec<i64>,
     crcs: Vec<i64>,
     bodies: Vec<String>,
+    bytes: usize,
 }
 
 impl SnapshotColumns {
+    /// What would be too much for one statement, which takes a gigabyte, is left out.
     pub(super) fn push(&mut self, ord: i64, snapshot: Snapshot) {
+        self.bytes += snapshot.text.len();
+        if self.bytes > MOST_BYTES {
+            return;
+        }
         self.ords.push(ord);
         self.crcs.push(i64::from(snapshot.crc));
         self.bodies.push(snapshot.text);

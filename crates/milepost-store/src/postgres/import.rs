@@ -256,7 +256,7 @@ impl Importing<'_> {
             if moved.task.version() < SHORTEST {
                 continue;
             }
-            let snapshot = Snapshot::of(&moved.task);
+            let Some(snapshot) = Snapshot::of(&moved.task) else { continue };
             let (sequence, crc) = (snapshot.version as i64, i64::from(snapshot.crc));
             let parameters: &[(&(dyn ToSql + Sync), Type)] = &[
                 (&no, Type::INT8),

@@ -11,7 +11,6 @@ use crate::codec::Folded;
 use crate::error::StoreError;
 use crate::going;
 use crate::model::{ClaimRequest, Claimed, StoredTask, TaskRef};
-use crate::snapshot::{SHORTEST, interval};
 
 use super::answer::Answer;
 use super::books::kept;
@@ -230,10 +229,7 @@ async fn decide_one(
     let lost_by: Option<Arc<str>> = lost.then(|| task.node().cloned().unwrap_or_else(|| "unknown".into()));
     let claim = Claim { node: request.node.clone(), lost_by, automatic: request.only.is_none() };
     let claim_events = decide_on(&mut task, Command::Claim(claim), now).map_err(StoreError::Task)?;
-    let mut change = Change::of_claim(&task, head.version, &claim_events);
-    if events >= SHORTEST && events > interval(&task) {
-        change.keep_snapshot(&task);
-    }
+    let change = Change::of_claim(&task, head.version, &claim_events, events);
     let failed = claim_events.iter().any(|record| matches!(record.event(), Event::TaskFailed { .. }));
     let pauses_plan = failed && task.spec().settings.on_task_failure == OnTaskFailure::Pause;
     let held = task.status().is_active();

@@ -84,6 +84,16 @@ pub(super) struct Change {
 
 impl Change {
     pub(super) fn new(task: &Task, before: u64, events: &[Record], output: &[LogChunk]) -> Self {
+        Self::with_snapshot(task, before, events, output, Snapshot::due(task, before, events))
+    }
+
+    fn with_snapshot(
+        task: &Task,
+        before: u64,
+        events: &[Record],
+        output: &[LogChunk],
+        snapshot: Option<Snapshot>,
+    ) -> Self {
         Self {
             status: task.status(),
             version: task.version(),
@@ -97,23 +107,19 @@ impl Change {
             started_at: task.started_at(),
             ended_at: task.ended_at(),
             awaits_message: task.awaits_message(),
-            snapshot: Snapshot::due(task, before, events).map(|kept| encode_snapshot(&kept)).unwrap_or_default(),
+            snapshot: snapshot.map(|kept| encode_snapshot(&kept)).unwrap_or_default(),
             output: output.iter().map(encode_output).collect(),
             books: Lines::of(&book_changes(task, events)),
         }
     }
 
-    /// A claim writes the checkpoint only if that is what it has changed.
-    pub(super) fn of_claim(task: &Task, before: u64, events: &[Record]) -> Self {
+    /// A claim, for which so many events were read, writes the checkpoint only if that is what it has changed.
+    pub(super) fn of_claim(task: &Task, before: u64, events: &[Record], read: u64) -> Self {
         let discards = events.iter().any(|record| matches!(record.event(), Event::CheckpointDiscarded { .. }));
-        let change = Self::new(task, before, events, &[]);
+        let snapshot = Snapshot::due_at_claim(task, before, events, read);
+        let change = Self::with_snapshot(task, before, events, &[], snapshot);
         let ends = task.status().is_ended();
         Self { checkpoint: if discards || ends { change.checkpoint } else { String::new() }, ..change }
-    }
-
-    /// It took long to read because its last snapshot was lost, or made before there were any.
-    pub(super) fn keep_snapshot(&mut self, task: &Task) {
-        self.snapshot = encode_snapshot(&Snapshot::of(task));
     }
 
     /// For a task that stays what it is, under the lease that it has. It means nothing for the books.

@@ -115,7 +115,8 @@ impl Import<'_> {
         call.arg(Checkpoint::of(task).map_or_else(|| "none".to_owned(), text));
         call.arg(task.node().map(|node| node.to_string()).unwrap_or_default());
         let long = task.version() >= SHORTEST;
-        call.arg(if long { encode_snapshot(&Snapshot::of(task)) } else { String::new() });
+        let snapshot = if long { Snapshot::of(task) } else { None };
+        call.arg(snapshot.map(|kept| encode_snapshot(&kept)).unwrap_or_default());
         // Of a node that is gone, and never comes back.
         call.arg(u8::from(moved.is_orphan()));
         // The creation is known without a row.

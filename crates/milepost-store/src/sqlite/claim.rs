@@ -15,7 +15,7 @@ use crate::error::StoreError;
 use crate::going;
 use crate::model::{ClaimRequest, Claimed, StoredTask, TaskRef};
 use crate::row::RowImage;
-use crate::snapshot::{SHORTEST, Snapshot, interval};
+use crate::snapshot::Snapshot;
 
 use super::board::{Lease, Parked, Place, Queue};
 use super::codec::{fold, read_config, read_head, time};
@@ -217,10 +217,7 @@ impl Writer {
         self.write_books(&for_books)?;
         let body = (!claim_events.is_empty()).then(|| encode_events(&claim_events));
         let position = self.append(no, head.version, head.last_event, body.as_ref())?;
-        // It took as long as that because its last snapshot was lost, or made before there were any.
-        if events >= SHORTEST && events > interval(&task) {
-            self.keep_snapshot(no, position, &Snapshot::of(&task))?;
-        } else if let Some(snapshot) = Snapshot::due(&task, head.version, &claim_events) {
+        if let Some(snapshot) = Snapshot::due_at_claim(&task, head.version, &claim_events, events) {
             self.keep_snapshot(no, position, &snapshot)?;
         }
         let row = RowImage::of(&task);

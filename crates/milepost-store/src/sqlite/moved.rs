@@ -157,8 +157,10 @@ impl Writer {
             position = self.append(no, version, position, Some(&encode_events(events)))?;
             version += events.len() as u64;
         }
-        if task.version() >= SHORTEST {
-            self.keep_snapshot(no, position, &Snapshot::of(task))?;
+        if task.version() >= SHORTEST
+            && let Some(snapshot) = Snapshot::of(task)
+        {
+            self.keep_snapshot(no, position, &snapshot)?;
         }
         Ok(position)
     }
