@@ -153,7 +153,7 @@ pub struct TaskProgress {
     pub done: Option<u64>,
     /// None as long as it is not known.
     pub total: Option<u64>,
-    /// Units a second, in the last few seconds; only from the node that runs the task.
+    /// Units a second, in the last few seconds; from a node that does not run the task, once it has looked twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     /// How long the rest of the stage takes at that rate.

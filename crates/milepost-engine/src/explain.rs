@@ -262,8 +262,16 @@ impl Case<'_> {
             return Ok(None);
         }
         let statuses = vec![TaskStatus::Running, TaskStatus::RollingBack];
-        let query = TaskQuery { of: TasksOf::Plan(self.plan.id.clone()), statuses, after: None, limit: PAGE };
-        let active = self.store.tasks(query).await?.items;
+        let mut query = TaskQuery { of: TasksOf::Plan(self.plan.id.clone()), statuses, after: None, limit: PAGE };
+        let mut active = Vec::new();
+        loop {
+            let page = self.store.tasks(query.clone()).await?;
+            active.extend(page.items);
+            query.after = page.next;
+            if query.after.is_none() {
+                break;
+            }
+        }
         // Those that cannot be read have left their slots to others; and it may be being undone, and have none itself.
         let others = active.iter().filter(|row| row.set_aside.is_none() && row.key.id != *self.task().id());
         let (interrupted, running): (Vec<&TaskRow>, Vec<&TaskRow>) = others.partition(|row| row.interrupted);

@@ -1,19 +1,38 @@
-//! What this node knows of how far its tasks are before the store does, and better: their pace.
+//! What this node knows of how far its tasks are before the store does, and better: their pace. Of the tasks of other nodes
+//! it knows what the store has, and from one look to the next how fast that grows.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use milepost_core::api::TaskProgress;
-use milepost_core::id::TaskId;
+use milepost_core::id::{StageName, TaskId};
+use milepost_core::pace::Pace;
 use milepost_core::task::{StageProgress, TaskView, percent_with};
+use tokio::time::Instant;
 
 use crate::engine::Engine;
 use crate::report::AttemptReport;
+
+/// What nobody has looked at for so long is forgotten.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
+/// Tasks of other nodes that are remembered before old ones are looked for.
+const MANY: usize = 1000;
 
 /// The reports of running attempts, of tasks that say how far they are.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     tasks: Mutex<HashMap<TaskId, Vec<Arc<AttemptReport>>>>,
+    elsewhere: Mutex<HashMap<TaskId, Elsewhere>>,
+}
+
+/// A task of another node, as it was last seen.
+#[derive(Debug)]
+struct Elsewhere {
+    stage: Option<StageName>,
+    done: u64,
+    pace: Pace,
+    seen: Instant,
 }
 
 impl Live {
@@ -30,13 +49,30 @@ impl Live {
         self.tasks().get(task).cloned().unwrap_or_default()
     }
 
+    /// How fast it goes, by what was seen of it before.
+    fn seen_elsewhere(&self, progress: &TaskProgress) -> Option<f64> {
+        let mut elsewhere = self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+        let (now, done) = (Instant::now(), progress.done?);
+        let before = elsewhere.remove(&progress.task_id);
+        let goes_on = |before: &Elsewhere| before.stage == progress.stage && before.done <= done;
+        let mut pace = before.filter(goes_on).map(|before| before.pace).unwrap_or_default();
+        pace.reached(done, now.into_std());
+        let rate = pace.rate(now.into_std());
+        if elsewhere.len() >= MANY {
+            elsewhere.retain(|_, task| now.duration_since(task.seen) < FORGOTTEN_AFTER);
+        }
+        let seen = Elsewhere { stage: progress.stage.clone(), done, pace, seen: now };
+        elsewhere.insert(progress.task_id.clone(), seen);
+        rate
+    }
+
     fn tasks(&self) -> MutexGuard<'_, HashMap<TaskId, Vec<Arc<AttemptReport>>>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Engine {
-    /// How far a task is by what the store has of it, and by what this node knows if it runs the task.
+    /// How far a task is by what the store has of it, and by what this node knows of it.
     pub fn live_progress(&self, progress: TaskProgress) -> TaskProgress {
         if !progress.status.is_active() {
             return progress;
@@ -46,7 +82,11 @@ impl Engine {
         let said: Vec<_> = reports.iter().filter_map(|report| Some((report, report.said()?, report.rate()))).collect();
         let moves = |rate: Option<f64>| rate.unwrap_or(0.0);
         let fastest = said.iter().max_by(|(_, _, one), (_, _, other)| moves(*one).total_cmp(&moves(*other)));
-        let Some(&(report, newest, rate)) = fastest else { return progress };
+        let Some(&(report, newest, rate)) = fastest else {
+            let rate = self.inner().live.seen_elsewhere(&progress);
+            let said = progress.done.map(|done| StageProgress::new(done, progress.total.unwrap_or(0), rate));
+            return progress.with(said);
+        };
         let shares = said.iter().map(|(_, said, _)| said.share);
         let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let (done, stages) = (size(progress.completed_stages), size(progress.total_stages));

@@ -19,7 +19,7 @@ use crate::engine::{Engine, Inner};
 use crate::feed::FeedItem;
 use crate::runner::Order;
 use crate::tenants::task_of_tenant;
-use crate::workflow::open_children;
+use crate::workflow::{open_children, unheard_children};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
@@ -323,6 +323,10 @@ impl Inner {
         let decision = self.decide_unheld(&stored, asked.command)?;
         let status = decision.task.status();
         if decision.events.is_empty() {
+            // Whoever cancelled it before may not have come to tell its children.
+            if status == TaskStatus::Cancelled {
+                self.cancel_children(task, unheard_children(&decision.task));
+            }
             return Ok(status);
         }
         let plan_id = decision.task.spec().plan.clone();

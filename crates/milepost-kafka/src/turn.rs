@@ -38,7 +38,8 @@ impl Turns {
         }
     }
 
-    /// Takes the window that begins then, unless somebody else has it.
+    /// Takes the window that begins then, unless somebody else has it. That this very process has it, and never heard so
+    /// because the answer was lost, is as good as taking it.
     async fn take(&mut self, begin: Timestamp) -> Result<bool, StoreError> {
         let end = begin + Millis::new(WINDOW_MS.unsigned_abs());
         let entry = Entry {
@@ -46,15 +47,20 @@ impl Turns {
             key: format!("relay-{}", begin.as_millis() / WINDOW_MS),
             at: self.engine.clock().now(),
             until: Some(end + FORGOTTEN_AFTER),
-            body: json!({ "node": self.engine.node() }).to_string(),
+            body: json!({ "node": self.engine.node(), "boot": self.engine.boot_id() }).to_string(),
         };
-        match self.engine.store().change_books(BookChange { keep: vec![entry], strike: Vec::new() }).await {
-            Ok(()) => {
-                self.until = Some(end);
-                Ok(true)
+        let store = self.engine.store();
+        let is_ours = match store.change_books(BookChange { keep: vec![entry.clone()], strike: Vec::new() }).await {
+            Ok(()) => true,
+            Err(StoreError::Kept { .. }) => {
+                let kept = store.entry(Book::Turns, &entry.key, entry.at).await?;
+                kept.is_some_and(|kept| kept.body == entry.body)
             }
-            Err(StoreError::Kept { .. }) => Ok(false),
-            Err(error) => Err(error),
+            Err(error) => return Err(error),
+        };
+        if is_ours {
+            self.until = Some(end);
         }
+        Ok(is_ours)
     }
 }

@@ -71,7 +71,7 @@ pub struct StageProgress {
     pub done: u64,
     /// None as long as it is not known.
     pub total: Option<u64>,
-    /// Units a second in the last few seconds; only from the node that runs it.
+    /// Units a second in the last few seconds; from a node that does not run it, once it has looked twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     /// How long the rest of the stage takes at that rate.

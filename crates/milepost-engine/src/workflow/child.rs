@@ -86,11 +86,21 @@ pub fn outcome(task: &Task) -> Option<Result<Value, Cause>> {
 
 /// The children that a task waits for.
 pub(crate) fn open_children(task: &Task) -> Vec<TaskId> {
-    let child = |flow: &Flow, index| match &flow.step(index).kind {
+    task.flow().map(|flow| flow.open().filter_map(|index| child_of(flow, index)).collect()).unwrap_or_default()
+}
+
+/// Those that a workflow which has ended did not hear of.
+pub(crate) fn unheard_children(task: &Task) -> Vec<TaskId> {
+    let Some(flow) = task.flow() else { return Vec::new() };
+    let unheard = (0..task.stages().len()).filter(|index| task.answer(*index).is_none());
+    unheard.filter_map(|index| child_of(flow, index)).collect()
+}
+
+fn child_of(flow: &Flow, index: usize) -> Option<TaskId> {
+    match &flow.step(index).kind {
         StepKind::Child { task } => Some(task.clone()),
         StepKind::Stage | StepKind::Sleep { .. } | StepKind::Signal { .. } => None,
-    };
-    task.flow().map(|flow| flow.open().filter_map(|index| child(flow, index)).collect()).unwrap_or_default()
+    }
 }
 
 impl Inner {

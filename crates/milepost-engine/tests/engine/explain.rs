@@ -231,6 +231,19 @@ async fn a_task_behind_one_that_cannot_be_read_names_it_and_its_repair() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_task_whose_plan_is_full_says_so_also_when_that_takes_more_than_a_thousand() {
+    let (world, gate) = (World::new(), Gate::shut());
+    let registry = Registry::new().with("gate", gate.kind());
+    let node = world.idle_node(Arc::new(MemoryStore::new()), registry, |options| options.capacity = 2000);
+    node.engine.start();
+    let tasks: String = (0..=1001).map(|task| format!("{{id: t-{task}}}, ")).collect();
+    let text = format!("{{plan: p, max_concurrency: 1001, stages: [{{name: s, uses: gate}}], tasks: [{tasks}]}}");
+    node.submit(&text).await;
+    gate.inside(1001).await;
+    says(&why(&node, "t-1001").await, Reason::NoSlot, "its plan runs 1001 of at most 1001 tasks at once", None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_task_whose_plan_is_full_of_interrupted_ones_names_them_and_what_to_type() {
     let world = World::new();
     let (before, gate, _, store) = node(&world);

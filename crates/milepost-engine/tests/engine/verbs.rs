@@ -327,6 +327,9 @@ async fn of_a_tenants_tasks_the_one_that_matters_most_is_meant() {
     node.does(of_tenant("x"), Verb::Retry { from_checkpoint: true }).await;
     node.until_status("bad", TaskStatus::Completed).await;
     assert_eq!(of_x().await, "later", "what is to run matters more than what has");
+    node.does(of_task("later"), Verb::Pause).await;
+    node.engine.submit(plan(&one("latest", "flaky")), Start::Later, Resubmit::Same).await.unwrap();
+    assert_eq!(of_x().await, "later", "what somebody paused is not hidden by what waits for its turn");
 }
 
 #[tokio::test(start_paused = true)]

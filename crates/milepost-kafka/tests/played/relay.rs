@@ -51,6 +51,19 @@ async fn what_can_never_be_published_is_set_aside_and_those_behind_it_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_turn_whose_taking_was_not_answered_is_had_all_the_same_and_that_of_another_is_waited_for() {
+    for (taken_by, waits) in [("node-1", false), ("node-2", true)] {
+        let world = World::new(1);
+        world.turn_taken_by(taken_by).await;
+        world.completed("e-1", "t-1").await;
+        let node = world.node("node-1");
+        outbox_is_empty(&node).await;
+        assert_eq!(world.passed() >= 10_000, waits, "{taken_by}: it took {} ms", world.passed());
+        node.close().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_record_that_is_refused_for_what_it_is_does_not_hold_up_others() {
     let world = World::new(1);
     world.brokers.refuses("t-1");

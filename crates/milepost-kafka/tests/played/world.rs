@@ -32,9 +32,17 @@ impl World {
     }
 
     pub(crate) fn node_over(&self, name: &str, store: Arc<dyn Store>, registry: Registry) -> Node {
-        let options = Options { clock: self.clock.clone(), ..Options::new(name) };
+        let options = Options { clock: self.clock.clone(), boot_id: boot_id(name), ..Options::new(name) };
         let line = Arc::new(Line(self.brokers.clone()));
         Node::start_on(line, options, self.brokers.settings.clone(), store, registry)
+    }
+
+    /// As if a node had taken the first turn to publish, and the answer had been lost.
+    pub(crate) async fn turn_taken_by(&self, name: &str) {
+        let (key, at) = (format!("relay-{}", DAWN.as_millis() / 10_000), DAWN);
+        let body = json!({ "node": name, "boot": &*boot_id(name) }).to_string();
+        let entry = Entry { book: Book::Turns, key, at, until: None, body };
+        self.store.change_books(BookChange { keep: vec![entry], strike: Vec::new() }).await.unwrap();
     }
 
     /// Milliseconds since the beginning.
@@ -64,4 +72,8 @@ impl World {
         let entry = |headers: &[(String, String)]| headers.iter().find(|(name, _)| name == "milepost-entry").cloned();
         records.iter().map(|record| entry(&record.headers).expect("every record names its entry").1).collect()
     }
+}
+
+fn boot_id(name: &str) -> Arc<str> {
+    format!("boot-of-{name}").into()
 }

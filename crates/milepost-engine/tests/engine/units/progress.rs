@@ -181,6 +181,12 @@ async fn each_unit_has_its_own_pace_and_the_plan_the_sum_of_them() {
         milepost_store::report::plan_progress(&**node.engine.store(), &row, world.clock.now(), |p| p).await.unwrap();
     assert_eq!((elsewhere.rate, elsewhere.running.len()), (None, 2));
     assert!(elsewhere.running.iter().all(|task| task.done.is_some()));
+    // How fast that grows, it learns by looking again.
+    let other = world.idle_node(node.engine.store().clone(), Registry::new(), |_| {});
+    assert_eq!(live(&other, "late").await.rate, None);
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    let seen = live(&other, "late").await;
+    assert!(near(seen.rate, 2_000.0) && seen.eta_seconds.is_some(), "{seen:?}");
     assert!(node.engine.store().plan(&plan_id("p")).await.unwrap().is_some());
 }
 

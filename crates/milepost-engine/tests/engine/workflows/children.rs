@@ -15,6 +15,17 @@ fn both(one: &Flow, two: &Flow) -> Registry {
     one.registry().with_workflow(Arc::new(two.clone()))
 }
 
+/// The child waits for good.
+fn one_that_waits_and_its_parent() -> (Flow, Flow) {
+    let waits = flow("waits", |ctx, _| async move { ctx.signal::<Value>("never").await });
+    let child = waits.clone();
+    let parent = flow("parent", move |ctx, _| {
+        let child = child.clone();
+        async move { ctx.child("part", || child, Value::Null).await }
+    });
+    (waits, parent)
+}
+
 /// Doubles its input; fails on a negative one.
 fn double(diary: &Diary) -> Flow {
     let diary = diary.clone();
@@ -136,14 +147,7 @@ async fn a_childs_failure_is_its_parents_to_handle_and_a_retry_asks_for_another_
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_parent_takes_its_children_with_it() {
     let world = World::new();
-    let waits = flow("waits", |ctx, _| async move { ctx.signal::<Value>("never").await });
-    let parent = {
-        let waits = waits.clone();
-        flow("parent", move |ctx, _| {
-            let waits = waits.clone();
-            async move { ctx.child("part", || waits, Value::Null).await }
-        })
-    };
+    let (waits, parent) = one_that_waits_and_its_parent();
     let node = world.node(both(&waits, &parent));
     node.begin(&parent, "w", Value::Null).await;
     node.until_stored("w.part").await;
@@ -155,14 +159,7 @@ async fn a_cancelled_parent_takes_its_children_with_it() {
 #[tokio::test(start_paused = true)]
 async fn children_of_a_parent_that_was_cancelled_just_before_a_crash_are_cancelled_after_it() {
     let world = World::new();
-    let waits = flow("waits", |ctx, _| async move { ctx.signal::<Value>("never").await });
-    let parent = {
-        let waits = waits.clone();
-        flow("parent", move |ctx, _| {
-            let waits = waits.clone();
-            async move { ctx.child("part", || waits, Value::Null).await }
-        })
-    };
+    let (waits, parent) = one_that_waits_and_its_parent();
     let node = world.node(both(&waits, &parent));
     node.begin(&parent, "w", Value::Null).await;
     node.until_stored("w.part").await;
@@ -192,6 +189,21 @@ async fn cancel_alone(store: &dyn Store, task: &str) {
         output: Vec::new(),
     };
     store.commit(commit).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_that_is_asked_again_reaches_the_children_that_the_first_did_not_come_to_tell() {
+    let world = World::new();
+    let (waits, parent) = one_that_waits_and_its_parent();
+    let store = world.store();
+    let node = world.node_on(store.clone(), both(&waits, &parent));
+    node.begin(&parent, "w", Value::Null).await;
+    node.until_stored("w.part").await;
+    node.until("w.part", |task| task.stages().len() == 1).await;
+    node.idle().await;
+    cancel_alone(&*store, "w").await;
+    node.does(of_task("w"), Verb::Cancel).await;
+    node.until_status("w.part", TaskStatus::Cancelled).await;
 }
 
 #[tokio::test(start_paused = true)]
