@@ -14,6 +14,8 @@ use tokio::time::Instant;
 use crate::engine::Engine;
 use crate::report::AttemptReport;
 
+/// Looks that are no further apart may come in another order than they were taken in.
+const A_MOMENT: Duration = Duration::from_secs(1);
 /// What nobody has looked at for so long is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 /// Tasks of other nodes that are remembered before old ones are looked for.
@@ -30,6 +32,8 @@ pub(crate) struct Live {
 #[derive(Debug)]
 struct Elsewhere {
     stage: Option<StageName>,
+    /// Tells the counts of stages apart that run at once.
+    total: Option<u64>,
     done: u64,
     pace: Pace,
     seen: Instant,
@@ -53,15 +57,19 @@ impl Live {
     fn seen_elsewhere(&self, progress: &TaskProgress) -> Option<f64> {
         let mut elsewhere = self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
         let (now, done) = (Instant::now(), progress.done?);
-        let before = elsewhere.remove(&progress.task_id);
-        let goes_on = |before: &Elsewhere| before.stage == progress.stage && before.done <= done;
-        let mut pace = before.filter(goes_on).map(|before| before.pace).unwrap_or_default();
+        // Two who ask in the same moment may have looked in another order.
+        let goes_on = |before: &Elsewhere| {
+            let is_same = before.stage == progress.stage && before.total == progress.total;
+            is_same && (before.done <= done || now.duration_since(before.seen) < A_MOMENT)
+        };
+        let before = elsewhere.remove(&progress.task_id).filter(goes_on);
+        let (done, mut pace) = before.map_or((done, Pace::default()), |before| (done.max(before.done), before.pace));
         pace.reached(done, now.into_std());
         let rate = pace.rate(now.into_std());
         if elsewhere.len() >= MANY {
             elsewhere.retain(|_, task| now.duration_since(task.seen) < FORGOTTEN_AFTER);
         }
-        let seen = Elsewhere { stage: progress.stage.clone(), done, pace, seen: now };
+        let seen = Elsewhere { stage: progress.stage.clone(), total: progress.total, done, pace, seen: now };
         elsewhere.insert(progress.task_id.clone(), seen);
         rate
     }

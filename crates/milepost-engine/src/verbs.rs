@@ -19,7 +19,7 @@ use crate::engine::{Engine, Inner};
 use crate::feed::FeedItem;
 use crate::runner::Order;
 use crate::tenants::task_of_tenant;
-use crate::workflow::{open_children, unheard_children};
+use crate::workflow::open_children;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
@@ -323,10 +323,7 @@ impl Inner {
         let decision = self.decide_unheld(&stored, asked.command)?;
         let status = decision.task.status();
         if decision.events.is_empty() {
-            // Whoever cancelled it before may not have come to tell its children.
-            if status == TaskStatus::Cancelled {
-                self.cancel_children(task, unheard_children(&decision.task));
-            }
+            self.cancel_unheard_children(&decision.task);
             return Ok(status);
         }
         let plan_id = decision.task.spec().plan.clone();
@@ -427,7 +424,15 @@ impl Inner {
             }
             Verb::Cancel => {
                 self.change_plan(plan, PlanCommand::Cancel, by, expected).await?;
-                self.cancel_tasks(plan, by).await?
+                let changed = self.cancel_tasks(plan, by).await?;
+                // A workflow is a plan of one task, of the same name.
+                if changed.tasks == 0
+                    && let Ok(task) = TaskId::parse(plan.as_str())
+                    && let Some(stored) = self.store.task(&task).await?
+                {
+                    self.cancel_unheard_children(&stored.task);
+                }
+                changed
             }
             Verb::Retry { from_checkpoint } => {
                 let again = |row: &TaskRow| row.status == Failed || row.interrupted;

@@ -10,9 +10,9 @@ use milepost_core::plan::{PlanCommand, Recovery, Trigger};
 use milepost_core::task::{By, Command, TaskStatus};
 use milepost_core::time::Millis;
 use milepost_store::{
-    Answered, Beat, Book, BookChange, ClaimRequest, Commit, Entry, EntryQuery, EventQuery, Holder, Letter, LogChunk,
-    LogQuery, Membership, MovedPlan, MovedTask, MysqlStore, PlanChange, RequestKey, Resubmit, Start, Store, StoreError,
-    Submission, Wake,
+    Answered, Beat, Book, BookChange, ClaimRequest, Commit, Entry, EntryQuery, EventQuery, Holder, LeaseChange, Letter,
+    LogChunk, LogQuery, Membership, MovedPlan, MovedTask, MysqlStore, PlanChange, RequestKey, Resubmit, Start, Store,
+    StoreError, Submission, Wake, read_moved,
 };
 
 #[allow(dead_code, reason = "each test uses its part of it")]
@@ -464,6 +464,30 @@ async fn a_plan_moves_in_with_its_history_and_goes_on_where_it_was() {
     assert!(matches!(other.import(whole).await, Err(StoreError::Clash(_))));
     let claimed = claim(&other, "b", 10).await.unwrap();
     assert_eq!((ids(&claimed), claimed.next_due), (vec!["left"], Some(now() + Millis::new(500))));
+}
+
+#[tokio::test]
+async fn a_log_that_is_too_large_for_one_packet_moves_in() {
+    let database = database!();
+    let store = node(&database, "a", Millis::from_secs(15)).await;
+    let most: Vec<usize> = database.ask("SELECT @@max_allowed_packet").await;
+    submit(&store, plan("p", &[("t", None)], |_| {})).await;
+    let (id, task) = (PlanId::parse("p").unwrap(), TaskId::parse("t").unwrap());
+    let mut held = claim(&store, "a", 1).await.unwrap().tasks.remove(0);
+    // Each is small enough, and all together are not.
+    let (count, reason) = (30, "x".repeat(most[0] / 25));
+    for _ in 0..count {
+        let interrupted = decision(&held, Command::Interrupt { reason: reason.clone() });
+        let lease = LeaseChange::Release(Wake::Recovery);
+        store.commit(Commit { lease, ..interrupted }).await.unwrap();
+        held = claim(&store, "a", 1).await.unwrap().tasks.remove(0);
+    }
+    let locks = store.locks().await.unwrap();
+    let moved = read_moved(&store, &id, &locks).await.unwrap().unwrap();
+    let empty = database!();
+    let other = node(&empty, "b", Millis::from_secs(15)).await;
+    other.import(moved.clone()).await.unwrap();
+    assert_eq!(other.task(&task).await.unwrap().unwrap().task, moved.tasks[0].task);
 }
 
 /// The message is here, as whoever heard it commits it.

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -18,13 +19,16 @@ const OTHER_FILES: usize = 1_000;
 /// By when a connection is closed that does not end its head within 20 seconds, on a machine that is busy besides.
 const SLOWEST: Duration = Duration::from_secs(120);
 
+/// The limit of open files is the whole process's, so there is one crowd at a time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 /// How many; the variable asks for more or fewer. No more than this machine allows files.
 fn clients(variable: &str, usual: usize) -> usize {
     let wanted = std::env::var(variable).ok().and_then(|count| count.parse().ok()).unwrap_or(usual);
     let mut limit = getrlimit(Resource::Nofile);
-    let most = limit.maximum.map_or(wanted, |most| usize::try_from(most).unwrap_or(wanted).saturating_sub(OTHER_FILES));
-    let clients = wanted.min(most);
-    limit.current = limit.current.max(Some((clients + OTHER_FILES) as u64));
+    let most = limit.maximum.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
+    let clients = wanted.min(most.saturating_sub(OTHER_FILES)).max(1);
+    limit.current = limit.current.max(Some(most.min(clients + OTHER_FILES) as u64));
     setrlimit(Resource::Nofile, limit).expect("as many files as are allowed");
     clients
 }
@@ -125,6 +129,7 @@ fn crowded_plan() -> String {
 
 #[test]
 fn a_crowd_of_watchers_misses_nothing_and_those_that_do_not_read_hold_up_nobody() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let clients = clients("MILEPOST_TEST_CLIENTS", 10_000);
     let sleepers = clients / 10;
     let world = World::new();
@@ -185,6 +190,7 @@ fn a_crowd_of_watchers_misses_nothing_and_those_that_do_not_read_hold_up_nobody(
 
 #[test]
 fn thousands_that_take_their_time_are_closed_in_time_and_others_are_served_meanwhile() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let clients = clients("MILEPOST_TEST_SLOW", 5_000);
     let world = World::new();
     let most = (clients + 100).to_string();

@@ -9,7 +9,7 @@ use milepost_core::id::{PlanId, StageName, TaskId};
 use milepost_core::plan::{Plan, PlanDefinition, Settings, TaskDefinition, WorkflowRef};
 use milepost_core::retry::seed_of;
 use milepost_core::task::{By, Cause, Command, Flow, StepKind, Task, TaskStatus};
-use milepost_store::{PlanQuery, Resubmit, Start, StoreError, Submission};
+use milepost_store::{PlanQuery, Resubmit, Start, StoreError, StoredTask, Submission};
 use serde_json::{Map, Value};
 
 use crate::engine::Inner;
@@ -90,7 +90,7 @@ pub(crate) fn open_children(task: &Task) -> Vec<TaskId> {
 }
 
 /// Those that a workflow which has ended did not hear of.
-pub(crate) fn unheard_children(task: &Task) -> Vec<TaskId> {
+fn unheard_children(task: &Task) -> Vec<TaskId> {
     let Some(flow) = task.flow() else { return Vec::new() };
     let unheard = (0..task.stages().len()).filter(|index| task.answer(*index).is_none());
     unheard.filter_map(|index| child_of(flow, index)).collect()
@@ -189,6 +189,24 @@ impl Inner {
         if let Err(error) = self.insist(child, Command::Cancel(by)).await {
             tracing::debug!(%child, %error, "a child of an ended workflow was not cancelled");
         }
+    }
+
+    /// Whoever cancelled this workflow before may not have come to tell its children.
+    pub(crate) fn cancel_unheard_children(self: &Arc<Self>, parent: &Task) {
+        let children = unheard_children(parent);
+        if parent.status() != TaskStatus::Cancelled || children.is_empty() {
+            return;
+        }
+        let (inner, parent) = (self.clone(), parent.id().clone());
+        self.spawn(async move {
+            for child in children {
+                // One that was never submitted may have left its name to somebody else.
+                let is_its_own = |stored: StoredTask| stored.task.spec().parent.as_ref() == Some(&parent);
+                if inner.store.task(&child).await.ok().flatten().is_some_and(is_its_own) {
+                    inner.cancel_child(&parent, &child).await;
+                }
+            }
+        });
     }
 
     /// Open workflows whose parents were cancelled by a node that did not live to tell them.

@@ -19,7 +19,7 @@ mod undo;
 mod wait;
 mod waiting;
 
-pub(crate) use child::{open_children, unheard_children};
+pub(crate) use child::open_children;
 pub(crate) use runner::FlowRunner;
 
 pub use child::{Run, outcome};

@@ -192,7 +192,8 @@ async fn plan_report(
 
 /// How far a plan is: one reading.
 ///
-/// Rates are those of the last few seconds and come from the node that runs a task: asked elsewhere, they are left out.
+/// Rates are those of the last few seconds. They come from the node that runs a task; another one learns them by looking
+/// again, and leaves them out the first time.
 /// The plan's `etaSeconds` takes what is left of the tasks that run, and for each that waits as long as its completed
 /// tasks took on average, shared among as many as run at once; it is left out while nothing can be said.
 #[utoipa::path(get, path = "/plans/{id}/progress", tag = "plans", params(PlanPath),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use milepost_core::time::Timestamp;
-use mysql_async::{Conn, Row};
+use mysql_async::{Conn, Error, Row, ServerError};
 
 use super::books::Books;
 use super::codec::{Columns, Sql};
@@ -61,7 +61,7 @@ impl Turn {
         statements.extend(wanted.books);
         statements.extend(wanted.questions);
         shared.server.asked.fetch_add(1, Ordering::Relaxed);
-        let mut answers = run(&mut connection, &statements.join("; ")).await?.into_iter();
+        let mut answers = run_if_taken(&shared, &mut connection, &statements.join("; ")).await?.into_iter();
         let counters = read_counters(answers.next().unwrap_or_default())?;
         let sessions = read_sessions(answers.next().unwrap_or_default())?;
         let (mut now, mut too_late) = (Timestamp::default(), false);
@@ -128,7 +128,7 @@ impl Turn {
     /// Sends statements inside the transaction.
     pub(super) async fn ask(&mut self, sql: &str) -> Sql<Vec<Vec<Row>>> {
         self.shared.server.asked.fetch_add(1, Ordering::Relaxed);
-        run(&mut self.connection, sql).await
+        run_if_taken(&self.shared, &mut self.connection, sql).await
     }
 
     pub(super) async fn ask_one(&mut self, sql: &str) -> Sql<Vec<Row>> {
@@ -204,4 +204,15 @@ fn read_sessions(rows: Vec<Row>) -> Sql<Vec<SessionState>> {
         Ok(SessionState { number: columns.natural()?, ended: columns.flag()?, expired: columns.flag()? })
     };
     rows.into_iter().map(session).collect()
+}
+
+/// What is too much for one packet is refused before it is sent: the server would break off the connection, and with it what
+/// others write in the same transaction.
+async fn run_if_taken(shared: &Shared, connection: &mut Conn, sql: &str) -> Sql<Vec<Vec<Row>>> {
+    let (length, most) = (sql.len(), shared.packet);
+    if length >= most {
+        let message = format!("{length} bytes at once are more than max_allowed_packet, which is {most}");
+        return Err(Error::Server(ServerError { code: 1153, message, state: "08S01".to_owned() }));
+    }
+    run(connection, sql).await
 }

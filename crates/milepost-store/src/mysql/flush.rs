@@ -1,6 +1,6 @@
 //! The last round trip of a transaction: all that it has to write, in as few statements as there are tables, and the commit.
 
-use mysql_async::{Error, Row, ServerError};
+use mysql_async::Row;
 
 use super::begin::Turn;
 use super::codec::Sql;
@@ -39,9 +39,6 @@ impl Turn {
         let mut answer = Vec::new();
         let mut sql = String::new();
         for statement in statements {
-            if statement.len() >= self.shared.packet {
-                return Err(too_large(statement.len(), self.shared.packet));
-            }
             if !sql.is_empty() && sql.len() + statement.len() > PACKET {
                 self.ask(&sql).await?;
                 sql.clear();
@@ -56,12 +53,6 @@ impl Turn {
         }
         Ok(answer)
     }
-}
-
-/// As the server says it, which would break off the connection as well.
-fn too_large(length: usize, most: usize) -> Error {
-    let message = format!("{length} bytes to write at once are more than max_allowed_packet, which is {most}");
-    Error::Server(ServerError { code: 1153, message, state: "08S01".to_owned() })
 }
 
 impl Desk {

@@ -17,7 +17,7 @@ use super::begin::Turn;
 use super::claim::workflow_word;
 use super::codec::Sql;
 use super::known::{Known, owners_of};
-use super::sql::{text, texts};
+use super::sql::{PACKET, text, texts};
 use super::states::{PlanState, Standing};
 use super::writes::TakenLock;
 
@@ -100,8 +100,7 @@ impl Turn {
         let (tenant, turn) = (task.spec().tenant.as_ref(), -i64::from(task.spec().priority));
         self.insert_runtime(key, plan, tenant.map(|tenant| tenant.as_str()), turn, &image, standing);
         let mut sequence = 1;
-        for events in moved.events.chunks(EVENTS_PER_ROW) {
-            let events: &[Record] = events;
+        for events in rows_of(&moved.events) {
             self.desk.append(key.no, sequence, encode_events(events));
             sequence += events.len() as u64;
         }
@@ -117,4 +116,20 @@ impl Turn {
         let taken = TakenLock { task, since: lock.since, fence: lock.fence };
         self.desk.writes.locks.insert(lock.tenant.clone(), taken);
     }
+}
+
+/// The events of each row of a log: so many, and fewer where they are large.
+fn rows_of(events: &[Record]) -> Vec<&[Record]> {
+    let (mut rows, mut rest) = (Vec::new(), events);
+    while !rest.is_empty() {
+        let mut length = 0;
+        let fits = rest.iter().take(EVENTS_PER_ROW).take_while(|event| {
+            length += serde_json::to_string(event).map_or(0, |text| text.len());
+            length <= PACKET / 2
+        });
+        let (row, more) = rest.split_at(fits.count().max(1));
+        rows.push(row);
+        rest = more;
+    }
+    rows
 }

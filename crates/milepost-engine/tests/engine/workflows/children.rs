@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use futures::future::try_join_all;
 use milepost_core::failure::{ErrorType, Failure};
+use milepost_core::plan::PlanCommand;
 use milepost_core::task::{By, Command, TaskStatus, decide};
 use milepost_engine::{Registry, Verb};
-use milepost_store::{Commit, Holder, LeaseChange, Store, Wake};
+use milepost_store::{Commit, Holder, LeaseChange, PlanChange, Store, Wake};
 use serde_json::{Value, json};
 
-use crate::support::{Diary, Flow, RETRY, World, flow, of_task, task_id};
+use crate::support::{Diary, Flow, RETRY, World, flow, of_plan, of_task, plan_id, task_id};
 
 fn both(one: &Flow, two: &Flow) -> Registry {
     one.registry().with_workflow(Arc::new(two.clone()))
@@ -193,17 +194,22 @@ async fn cancel_alone(store: &dyn Store, task: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_that_is_asked_again_reaches_the_children_that_the_first_did_not_come_to_tell() {
-    let world = World::new();
-    let (waits, parent) = one_that_waits_and_its_parent();
-    let store = world.store();
-    let node = world.node_on(store.clone(), both(&waits, &parent));
-    node.begin(&parent, "w", Value::Null).await;
-    node.until_stored("w.part").await;
-    node.until("w.part", |task| task.stages().len() == 1).await;
-    node.idle().await;
-    cancel_alone(&*store, "w").await;
-    node.does(of_task("w"), Verb::Cancel).await;
-    node.until_status("w.part", TaskStatus::Cancelled).await;
+    for again in [of_task("w"), of_plan("w")] {
+        let world = World::new();
+        let (waits, parent) = one_that_waits_and_its_parent();
+        let store = world.store();
+        let node = world.node_on(store.clone(), both(&waits, &parent));
+        node.begin(&parent, "w", Value::Null).await;
+        node.until_stored("w.part").await;
+        node.until("w.part", |task| task.stages().len() == 1).await;
+        node.idle().await;
+        let (plan, by) = (plan_id("w"), By::new("tester"));
+        let change = PlanChange { plan, command: PlanCommand::Cancel, by, expected: None, now: world.clock.now() };
+        store.change_plan(change).await.unwrap();
+        cancel_alone(&*store, "w").await;
+        node.does(again, Verb::Cancel).await;
+        node.until_status("w.part", TaskStatus::Cancelled).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
