@@ -56,20 +56,28 @@ impl Live {
     /// How fast it goes, by what was seen of it before.
     fn seen_elsewhere(&self, progress: &TaskProgress) -> Option<f64> {
         let mut elsewhere = self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = elsewhere.remove(&progress.task_id);
         let (now, done) = (Instant::now(), progress.done?);
-        // Two who ask in the same moment may have looked in another order.
         let goes_on = |before: &Elsewhere| {
             let is_same = before.stage == progress.stage && before.total == progress.total;
+            // Two who ask in the same moment may have looked in another order.
             is_same && (before.done <= done || now.duration_since(before.seen) < A_MOMENT)
         };
-        let before = elsewhere.remove(&progress.task_id).filter(goes_on);
-        let (done, mut pace) = before.map_or((done, Pace::default()), |before| (done.max(before.done), before.pace));
-        pace.reached(done, now.into_std());
-        let rate = pace.rate(now.into_std());
+        let mut seen = before.filter(goes_on).unwrap_or_else(|| Elsewhere {
+            stage: progress.stage.clone(),
+            total: progress.total,
+            done,
+            pace: Pace::default(),
+            seen: now,
+        });
+        if done >= seen.done {
+            (seen.done, seen.seen) = (done, now);
+            seen.pace.reached(done, now.into_std());
+        }
+        let rate = seen.pace.rate(now.into_std());
         if elsewhere.len() >= MANY {
             elsewhere.retain(|_, task| now.duration_since(task.seen) < FORGOTTEN_AFTER);
         }
-        let seen = Elsewhere { stage: progress.stage.clone(), total: progress.total, done, pace, seen: now };
         elsewhere.insert(progress.task_id.clone(), seen);
         rate
     }

@@ -146,8 +146,8 @@ fn a_crowd_of_watchers_misses_nothing_and_those_that_do_not_read_hold_up_nobody(
             let reads = if number < sleepers { later.subscribe() } else { now.subscribe() };
             watchers.push(tokio::spawn(watch_to_the_end(served.address.clone(), joined.clone(), reads)));
             // Not all at once: that is how many the kernel lets wait to be accepted.
-            if number % 100 == 99 {
-                for _ in 0..100 {
+            if number % 100 == 99 || number + 1 == clients {
+                for _ in 0..=number % 100 {
                     tokio::time::timeout(PATIENCE, all_joined.recv()).await.expect("everybody's snapshot");
                 }
             }
