@@ -18,7 +18,7 @@ use crate::report::AttemptReport;
 use crate::stage::{Outcome, Reporter, StageCall, StageKind};
 
 /// How long a cancelled attempt may take to end by itself; then it is dropped where it stands.
-const CANCEL_GRACE: Duration = Duration::from_secs(10);
+pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(10);
 /// The largest result a stage may leave behind.
 pub(crate) const MAX_RESULT_BYTES: usize = 1024 * 1024;
 

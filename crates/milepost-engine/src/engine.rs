@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
+use crate::attempt::CANCEL_GRACE;
 use crate::chains::Places;
 use crate::clock::Clock;
 use crate::feed::{Feed, FeedItem};
@@ -39,9 +40,8 @@ use crate::workflow::FlowRunner;
 /// On a store that others change as well, whoever waits for a plan looks this often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const PARK_AFTER: Millis = Millis::from_secs(30);
-/// How long attempts that are cut off may take to end before the node goes without leaving: others then wait for its
-/// lease, and begin nothing beside what still runs.
-const CUT_OFF: Duration = Duration::from_secs(5);
+/// How long a node that is cut off waits for its attempts before it goes without leaving: others then wait for its lease.
+const CUT_OFF: Duration = CANCEL_GRACE.saturating_add(Duration::from_secs(2));
 
 /// How a node works.
 #[derive(Debug, Clone)]
@@ -325,22 +325,22 @@ impl Engine {
     }
 
     /// Likewise, for so long; false when that was not enough. On a shared store the attempts that still run are then cut
-    /// off, and the node leaves, so that others repeat them at once and never beside them; on one of its own they go on
-    /// until the process ends.
+    /// off, and once they have ended the node leaves, so that others repeat them at once; on one of its own they go on until
+    /// the process ends.
     pub async fn stop_within(&self, limit: Duration) -> bool {
         if tokio::time::timeout(limit, self.stop()).await.is_ok() {
             return true;
         }
-        if self.inner.membership.is_shared() && tokio::time::timeout(CUT_OFF, self.cut_off_and_leave()).await.is_err() {
-            tracing::warn!("some stages do not end; other nodes take them over when the lease of this one has run out");
+        if self.inner.membership.is_shared() {
+            self.inner.membership.lose();
+            match tokio::time::timeout(CUT_OFF, self.inner.tasks.wait()).await {
+                Ok(()) => self.inner.leave().await,
+                Err(_) => {
+                    tracing::warn!("some stages do not end: others take them over when this node's lease is over");
+                }
+            }
         }
         false
-    }
-
-    async fn cut_off_and_leave(&self) {
-        self.inner.membership.lose();
-        self.inner.tasks.wait().await;
-        self.inner.leave().await;
     }
 
     /// How many tasks are in hand.

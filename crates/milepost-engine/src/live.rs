@@ -59,7 +59,8 @@ impl Live {
         let before = elsewhere.remove(&progress.task_id);
         let (now, done) = (Instant::now(), progress.done?);
         let goes_on = |before: &Elsewhere| {
-            let is_same = before.stage == progress.stage && before.total == progress.total;
+            let is_known = now.duration_since(before.seen) < FORGOTTEN_AFTER;
+            let is_same = is_known && before.stage == progress.stage && before.total == progress.total;
             // Two who ask in the same moment may have looked in another order.
             is_same && (before.done <= done || now.duration_since(before.seen) < A_MOMENT)
         };

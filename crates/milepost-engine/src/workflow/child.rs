@@ -16,6 +16,10 @@ use crate::engine::Inner;
 use crate::runner::chain;
 use crate::verbs::{Asked, VerbError};
 
+/// Before a store that was away is asked again; longer each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
 /// A run of a workflow, ready to be submitted.
 #[derive(Debug, Clone)]
 pub struct Run {
@@ -110,18 +114,41 @@ impl Inner {
         self.spawn(async move {
             let (parent, child) = (run.parent.clone(), run.id.clone());
             let result = match inner.submit_child(run).await {
-                Ok(()) => inner.store.task(&child).await.ok().flatten().and_then(|stored| outcome(&stored.task)),
+                Ok(()) => inner.relative(&child).await.and_then(|stored| outcome(&stored.task)),
                 Err(reason) => Some(Err(Cause { error_type: ErrorType::Conflict, reason })),
             };
-            if let (Some(parent), Some(result)) = (parent, result) {
-                inner.child_ended(&parent, child, result).await;
+            let Some(parent) = parent else { return };
+            match result {
+                Some(result) => inner.child_ended(&parent, child, result).await,
+                // Whoever cancelled the parent meanwhile found no child yet.
+                None => {
+                    let cancelled = |stored: StoredTask| stored.task.status() == TaskStatus::Cancelled;
+                    if inner.relative(&parent).await.is_some_and(cancelled) {
+                        inner.cancel_child(&parent, &child).await;
+                    }
+                }
             }
         });
     }
 
+    /// A parent or a child as it is stored, however long the store is away; none once this node stops.
+    async fn relative(&self, task: &TaskId) -> Option<StoredTask> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.store.task(task).await {
+                Ok(found) => return found,
+                Err(StoreError::Unavailable { .. }) if !self.is_stopping() => self.rest_longer(&mut pause).await,
+                Err(error) => {
+                    tracing::debug!(%task, %error, "a parent or child of a workflow could not be read");
+                    return None;
+                }
+            }
+        }
+    }
+
     async fn submit_child(self: &Arc<Self>, run: Run) -> Result<(), String> {
         let plan = Arc::new(run.plan());
-        let mut pause = Duration::from_millis(50);
+        let mut pause = FIRST_PAUSE;
         loop {
             let submission = Submission {
                 plan: plan.clone(),
@@ -138,10 +165,9 @@ impl Inner {
                 }
                 // Whoever goes on with the parent submits it again.
                 Err(StoreError::Unavailable { .. }) if self.is_stopping() => return Ok(()),
-                Err(StoreError::Unavailable { .. }) => self.rest(pause).await,
+                Err(StoreError::Unavailable { .. }) => self.rest_longer(&mut pause).await,
                 Err(error) => return Err(chain(&error)),
             }
-            pause = (pause * 2).min(Duration::from_secs(5));
         }
     }
 
@@ -162,18 +188,22 @@ impl Inner {
 
     /// Gives a task a command, however long the store is away or the task changes hands; no longer than this node runs.
     async fn insist(self: &Arc<Self>, task: &TaskId, command: Command) -> Result<TaskStatus, VerbError> {
-        let mut pause = Duration::from_millis(50);
+        let mut pause = FIRST_PAUSE;
         loop {
             match self.command(task, Asked::simply(command.clone()), None).await {
                 Err(VerbError::Store(StoreError::Unavailable { .. }) | VerbError::Moved | VerbError::InDoubt(_))
                     if !self.is_stopping() =>
                 {
-                    self.rest(pause).await;
-                    pause = (pause * 2).min(Duration::from_secs(5));
+                    self.rest_longer(&mut pause).await;
                 }
                 outcome => return outcome,
             }
         }
+    }
+
+    async fn rest_longer(&self, pause: &mut Duration) {
+        self.rest(*pause).await;
+        *pause = (*pause * 2).min(LONGEST_PAUSE);
     }
 
     /// Nobody waits for these any more. A crash may cut this short: `finish_cancelled_children` goes on with it.
@@ -185,6 +215,11 @@ impl Inner {
     }
 
     async fn cancel_child(self: &Arc<Self>, parent: &TaskId, child: &TaskId) {
+        // One that was never submitted may have left its name to somebody else.
+        let is_its_own = |stored: StoredTask| stored.task.spec().parent.as_ref() == Some(parent);
+        if !self.relative(child).await.is_some_and(is_its_own) {
+            return;
+        }
         let by = By { who: "milepost".to_owned(), why: Some(format!("{parent} has ended")) };
         if let Err(error) = self.insist(child, Command::Cancel(by)).await {
             tracing::debug!(%child, %error, "a child of an ended workflow was not cancelled");
@@ -193,20 +228,9 @@ impl Inner {
 
     /// Whoever cancelled this workflow before may not have come to tell its children.
     pub(crate) fn cancel_unheard_children(self: &Arc<Self>, parent: &Task) {
-        let children = unheard_children(parent);
-        if parent.status() != TaskStatus::Cancelled || children.is_empty() {
-            return;
+        if parent.status() == TaskStatus::Cancelled {
+            self.cancel_children(parent.id(), unheard_children(parent));
         }
-        let (inner, parent) = (self.clone(), parent.id().clone());
-        self.spawn(async move {
-            for child in children {
-                // One that was never submitted may have left its name to somebody else.
-                let is_its_own = |stored: StoredTask| stored.task.spec().parent.as_ref() == Some(&parent);
-                if inner.store.task(&child).await.ok().flatten().is_some_and(is_its_own) {
-                    inner.cancel_child(&parent, &child).await;
-                }
-            }
-        });
     }
 
     /// Open workflows whose parents were cancelled by a node that did not live to tell them.

@@ -4,9 +4,18 @@ use std::time::Duration;
 
 use milepost_core::task::TaskStatus;
 use milepost_engine::Verb;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::{Answers, Cluster, Member, flow, of_task};
+use crate::support::{Answers, Cluster, Flow, Member, flow, of_task, task_id};
+
+/// It has one child, `half`.
+fn parent_of(child: &Flow) -> Flow {
+    let child = child.clone();
+    flow("parent", move |ctx, input| {
+        let child = child.clone();
+        async move { ctx.child("half", || child, input).await }
+    })
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_parent_learns_at_once_that_its_child_has_ended_on_another_node() {
@@ -15,11 +24,7 @@ async fn a_parent_learns_at_once_that_its_child_has_ended_on_another_node() {
         ctx.sleep("rest", Duration::from_secs(10)).await?;
         Ok(json!(input.as_i64().unwrap() * 2))
     });
-    let child_too = child.clone();
-    let parent = flow("parent", move |ctx, input| {
-        let child = child_too.clone();
-        async move { ctx.child("half", || child, input).await }
-    });
+    let parent = parent_of(&child);
     // Each node knows one of the two only, so that they cannot meet.
     let one = cluster.node("one", &parent.registry());
     let two = cluster.node("two", &child.registry());
@@ -35,11 +40,7 @@ async fn a_parent_learns_at_once_that_its_child_has_ended_on_another_node() {
 async fn a_child_that_its_node_did_not_come_to_submit_before_it_stopped_is_submitted_by_the_next_at_once() {
     let cluster = Cluster::new();
     let child = flow("child", |_, input| async move { Ok(input) });
-    let child_too = child.clone();
-    let parent = flow("parent", move |ctx, input| {
-        let child = child_too.clone();
-        async move { ctx.child("half", || child, input).await }
-    });
+    let parent = parent_of(&child);
     let one = cluster.node("one", &parent.registry());
     one.line.commits_take(Duration::from_secs(2));
     one.node.begin(&parent, "p", json!(21)).await;
@@ -64,11 +65,7 @@ async fn a_cancelled_parent_cancels_its_child_on_another_node() {
         let word: serde_json::Value = ctx.signal("never").await?;
         Ok(word)
     });
-    let child_too = child.clone();
-    let parent = flow("parent", move |ctx, input| {
-        let child = child_too.clone();
-        async move { ctx.child("half", || child, input).await }
-    });
+    let parent = parent_of(&child);
     let one = cluster.node("one", &parent.registry());
     let two = cluster.node("two", &child.registry());
     one.node.begin(&parent, "p", json!(21)).await;
@@ -82,11 +79,7 @@ async fn a_cancelled_parent_cancels_its_child_on_another_node() {
 /// A parent on one node; its child has ended on another, which could not tell the parent because the store is away.
 async fn untold(cluster: &Cluster) -> (Member, Member) {
     let child = flow("child", |ctx, _| async move { ctx.signal::<serde_json::Value>("go").await });
-    let child_too = child.clone();
-    let parent = flow("parent", move |ctx, input| {
-        let child = child_too.clone();
-        async move { ctx.child("half", || child, input).await }
-    });
+    let parent = parent_of(&child);
     let one = cluster.node("one", &parent.registry());
     let two = cluster.node("two", &child.registry());
     one.node.begin(&parent, "p", json!(null)).await;
@@ -119,4 +112,42 @@ async fn a_parent_learns_of_its_childs_end_also_when_the_store_was_away_in_that_
     let mended = tokio::time::Instant::now();
     assert_eq!(one.node.outcome("p").await.unwrap(), json!(42));
     assert!(mended.elapsed() < Duration::from_secs(30), "{:?}", mended.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_leaves_alone_what_has_the_name_of_a_child_that_was_never_submitted() {
+    let cluster = Cluster::new();
+    let waits = flow("waits", |ctx, _| async move { ctx.signal::<Value>("never").await });
+    let parent = parent_of(&waits);
+    let one = cluster.node("one", &parent.registry());
+    one.line.commits_take(Duration::from_secs(2));
+    one.node.begin(&parent, "p", json!(21)).await;
+    one.node.until("p", |task| task.status() == TaskStatus::Running).await;
+    // The step of the child is on its way to the store, and its submission never is.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    one.node.stop().await;
+    let two = cluster.node("two", &waits.registry());
+    two.node.begin(&waits, "p.half", json!("a stranger's")).await;
+    two.sees("p.half", |task| task.status() == TaskStatus::Running).await;
+    two.node.does(of_task("p"), Verb::Cancel).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(two.node.status("p.half").await, TaskStatus::Running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_arrives_after_its_parent_was_cancelled_is_cancelled_too() {
+    let cluster = Cluster::new();
+    let waits = flow("waits", |ctx, _| async move { ctx.signal::<Value>("never").await });
+    let parent = parent_of(&waits);
+    let one = cluster.node("one", &parent.registry());
+    one.line.commits_take(Duration::from_secs(2));
+    one.node.begin(&parent, "p", json!(21)).await;
+    one.node.until("p", |task| task.stages().len() == 1).await;
+    // Its submission is on its way to the store.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    one.line.commits_take(Duration::ZERO);
+    one.node.does(of_task("p"), Verb::Cancel).await;
+    assert!(one.node.engine.store().task(&task_id("p.half")).await.unwrap().is_none());
+    one.node.until_stored("p.half").await;
+    one.sees("p.half", |task| task.status() == TaskStatus::Cancelled).await;
 }

@@ -8,6 +8,7 @@ use milepost_core::task::{By, PlanStatus, TaskStatus};
 use milepost_engine::Registry;
 use milepost_engine::stage::Outcome;
 use milepost_store::PlanChange;
+use tokio::sync::Semaphore;
 
 use crate::support::{Cluster, DAWN, Diary, Flaky, Gate, Journal, bounded, flow, kind, plan_id};
 
@@ -256,6 +257,36 @@ async fn a_node_that_does_not_stop_in_time_ends_its_attempts_and_leaves_them_to_
     gate.open();
     assert_eq!(two.node.ended("p").await.status, PlanStatus::Completed);
     assert_eq!(two.node.count("a", "STAGE_COMPLETED s 1").await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_does_not_stop_in_time_leaves_once_attempts_that_take_long_to_end_have_ended() {
+    let (cluster, diary, began) = (Cluster::new(), Diary::default(), Arc::new(Semaphore::new(0)));
+    // As a command that cleans up when it is told to end, and is killed if that takes too long.
+    let tidy = |node: &'static str| {
+        let (diary, began) = (diary.clone(), began.clone());
+        kind(move |call| {
+            let (diary, began) = (diary.clone(), began.clone());
+            async move {
+                diary.note(format!("{node} begins"));
+                began.add_permits(1);
+                call.cancel.cancelled().await;
+                tokio::time::sleep(Duration::from_secs(7)).await;
+                diary.note(format!("{node} ends"));
+                Outcome::success()
+            }
+        })
+    };
+    let one = cluster.node("one", &Registry::new().with("tidy", tidy("one")));
+    one.node.submit("{plan: p, stages: [{name: s, uses: tidy}], tasks: [{id: a}]}").await;
+    began.acquire().await.unwrap().forget();
+    let _two = cluster.node("two", &Registry::new().with("tidy", tidy("two")));
+    assert!(!one.node.engine.stop_within(Duration::from_secs(2)).await);
+    let left_at = tokio::time::Instant::now();
+    bounded("the other node", began.acquire()).await.unwrap().forget();
+    let took = left_at.elapsed();
+    assert!(took <= Duration::from_secs(2), "taken over after {took:?}");
+    assert_eq!(diary.lines(), ["one begins", "one ends", "two begins"]);
 }
 
 #[tokio::test(start_paused = true)]
