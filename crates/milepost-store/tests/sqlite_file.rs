@@ -390,6 +390,23 @@ async fn a_tenant_that_is_locked_by_a_task_of_another_is_free_again_once_the_fil
     assert_eq!(claim(&file.open()).await.len(), 2);
 }
 
+/// Earlier versions took locks in without going on from their fences.
+#[tokio::test]
+async fn a_tenants_fence_grows_on_from_that_of_a_lock_that_is_ahead_of_the_log() {
+    let file = File::new();
+    let store = file.open();
+    let mut plan = plan("p", 2);
+    plan.tasks.iter_mut().for_each(|task| task.tenant = Some(Tenant::parse("red").unwrap()));
+    submit(&store, plan, None).await;
+    store.close();
+    let hand = Connection::open(&file.path).unwrap();
+    hand.execute("INSERT INTO locks (tenant, task, since, fence) VALUES ('red', 1, 0, 1000000)", []).unwrap();
+    drop(hand);
+    let store = file.open();
+    claim(&store).await;
+    assert!(store.locks().await.unwrap()[0].fence > 1_000_000);
+}
+
 #[tokio::test]
 async fn a_task_whose_row_is_lost_is_set_aside_and_the_others_run() {
     let file = File::new();

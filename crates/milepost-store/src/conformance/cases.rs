@@ -186,6 +186,7 @@ macro_rules! __conformance_cases {
                 an_imported_plan_is_the_same_whether_or_not_it_waits_for_a_person,
                 the_same_plan_submitted_after_an_import_carries_on,
                 an_import_is_refused_whole_when_a_name_in_it_is_taken,
+                an_import_is_refused_whole_when_a_tenant_in_it_is_held,
                 an_import_is_told_among_the_changes,
                 a_long_log_is_imported_whole_and_goes_on,
             }

@@ -297,6 +297,28 @@ pub(super) async fn an_import_is_refused_whole_when_a_name_in_it_is_taken(harnes
     assert!(to.store.task(&task_id("a")).await.unwrap().is_none());
 }
 
+pub(super) async fn an_import_is_refused_whole_when_a_tenant_in_it_is_held(harness: &dyn Harness) {
+    let memory = Memory::default();
+    let mut from = Scene::with(&memory, plan("p").task("free").task_of("asleep", "tenant-1")).await;
+    let claimed = from.claim_up_to(2).await;
+    from.falls_asleep(&claimed.tasks[1]).await;
+    let moved = whole(&*from.store, "p").await;
+    let mut to = Scene::with(harness, plan("q").task_of("holds", "tenant-1")).await;
+    to.now = from.now;
+    let held = to.claim_one("holds").await;
+    let refused = to.store.import(moved.clone()).await;
+    assert!(
+        matches!(&refused, Err(StoreError::Clash(Clash::TenantsBusy { busy, .. })) if *busy == ["tenant-1"]),
+        "{refused:?}"
+    );
+    assert!(to.store.plan(&plan_id("p")).await.unwrap().is_none());
+    assert!(to.store.task(&task_id("free")).await.unwrap().is_none());
+    assert_eq!(to.locks().await, [("tenant-1".to_owned(), "holds".to_owned())]);
+    to.finishes(&held).await;
+    to.store.import(moved).await.expect("the tenant is free");
+    assert_eq!(to.locks().await, [("tenant-1".to_owned(), "asleep".to_owned())]);
+}
+
 pub(super) async fn an_import_is_told_among_the_changes(harness: &dyn Harness) {
     let memory = Memory::default();
     let from = with_every_state(&memory, every_state("p")).await;

@@ -16,7 +16,7 @@ use crate::snapshot::{SHORTEST, Snapshot};
 use super::begin::Turn;
 use super::claim::workflow_word;
 use super::codec::Sql;
-use super::known::{Known, owners_of};
+use super::known::{Known, busy_among, owners_of};
 use super::sql::{PACKET, text, texts};
 use super::states::{PlanState, Standing};
 use super::writes::TakenLock;
@@ -39,8 +39,14 @@ impl Turn {
         for step in tasks.chunks(4096) {
             known.add_owners(self.ask_one(&owners_of(&texts(step.iter().map(|task| task.id.as_str())))).await?)?;
         }
+        let tenants = texts(moved.locks.iter().map(|lock| lock.tenant.as_str()));
+        known.add_busy(self.ask_one(&busy_among(&tenants)).await?)?;
         if let Some((task, owner)) = known.owners.into_iter().next() {
             return Ok(Err(Clash::TaskId { task, owner }.into()));
+        }
+        if !known.busy.is_empty() {
+            let busy = known.busy.into_keys().collect();
+            return Ok(Err(Clash::TenantsBusy { plan: definition.id.clone(), busy }.into()));
         }
         self.desk.counters.plans += 1;
         let no = self.desk.counters.plans;
@@ -72,11 +78,12 @@ impl Turn {
         self.desk.plans.insert(no, state);
         let locks: HashMap<&TaskId, &LockRow> = moved.locks.iter().map(|lock| (&lock.task, lock)).collect();
         for (step, definitions) in moved.tasks.chunks(STEP).zip(tasks.chunks(STEP)) {
+            let mut unsent = 0;
             for (task, definition) in step.iter().zip(definitions) {
                 self.desk.counters.tasks += 1;
                 let key = TaskRef { no: self.desk.counters.tasks, id: definition.id.clone() };
                 self.insert_config(key.no, no, definition, task.task.spec().created_at);
-                self.import_task(no, &key, task);
+                self.import_task(no, &key, task, &mut unsent).await?;
                 if let Some(lock) = locks.get(&key.id) {
                     self.import_lock(key.no, lock);
                 }
@@ -88,7 +95,8 @@ impl Turn {
         Ok(Ok(()))
     }
 
-    fn import_task(&mut self, plan: i64, key: &TaskRef, moved: &MovedTask) {
+    /// `unsent`: bytes that wait to be sent.
+    async fn import_task(&mut self, plan: i64, key: &TaskRef, moved: &MovedTask, unsent: &mut usize) -> Sql<()> {
         let task = &moved.task;
         let image = RowImage::of(task);
         let wake_at = match moved.wake {
@@ -99,15 +107,37 @@ impl Turn {
         let standing = Standing { lease: u64::from(moved.is_orphan()), wake_at, asked: moved.is_asked() };
         let (tenant, turn) = (task.spec().tenant.as_ref(), -i64::from(task.spec().priority));
         self.insert_runtime(key, plan, tenant.map(|tenant| tenant.as_str()), turn, &image, standing);
-        let mut sequence = 1;
-        for events in rows_of(&moved.events) {
-            self.desk.append(key.no, sequence, encode_events(events));
-            sequence += events.len() as u64;
+        let (mut sequence, mut rest) = (1, &moved.events[..]);
+        while !rest.is_empty() {
+            let (row, more) = rest.split_at(events_in_a_row(rest));
+            let body = encode_events(row);
+            *unsent += body.text.len();
+            self.desk.append(key.no, sequence, body);
+            sequence += row.len() as u64;
+            rest = more;
+            self.flush_if_much(unsent).await?;
         }
         if task.version() >= SHORTEST {
-            self.desk.keep_snapshot(key.no, Snapshot::of(task));
+            let snapshot = Snapshot::of(task);
+            *unsent += snapshot.as_ref().map_or(0, |snapshot| snapshot.text.len());
+            self.desk.keep_snapshot(key.no, snapshot);
         }
-        self.desk.writes.output.extend(moved.output.iter().map(|chunk| (key.no, chunk.clone())));
+        for chunk in &moved.output {
+            // Written in digits.
+            *unsent += 2 * chunk.bytes.len();
+            self.desk.writes.output.push((key.no, chunk.clone()));
+            self.flush_if_much(unsent).await?;
+        }
+        Ok(())
+    }
+
+    /// The server cuts off whoever has the lock and is silent for some seconds, and encoding takes its time.
+    async fn flush_if_much(&mut self, unsent: &mut usize) -> Sql<()> {
+        if *unsent > PACKET {
+            self.flush().await?;
+            *unsent = 0;
+        }
+        Ok(())
     }
 
     /// Fences never go back: whoever takes the lock next gets a larger one.
@@ -118,18 +148,12 @@ impl Turn {
     }
 }
 
-/// The events of each row of a log: so many, and fewer where they are large.
-fn rows_of(events: &[Record]) -> Vec<&[Record]> {
-    let (mut rows, mut rest) = (Vec::new(), events);
-    while !rest.is_empty() {
-        let mut length = 0;
-        let fits = rest.iter().take(EVENTS_PER_ROW).take_while(|event| {
-            length += serde_json::to_string(event).map_or(0, |text| text.len());
-            length <= PACKET / 2
-        });
-        let (row, more) = rest.split_at(fits.count().max(1));
-        rows.push(row);
-        rest = more;
-    }
-    rows
+/// How many of these the next row of a log holds: fewer where they are large.
+fn events_in_a_row(events: &[Record]) -> usize {
+    let mut length = 0;
+    let fits = events.iter().take(EVENTS_PER_ROW).take_while(|event| {
+        length += serde_json::to_string(event).map_or(0, |text| text.len());
+        length <= PACKET / 2
+    });
+    fits.count().max(1)
 }

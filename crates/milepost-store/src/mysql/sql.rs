@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use memchr::{memchr3, memchr3_iter};
+
 /// The store's clock, in milliseconds; every session of ours has its time zone at UTC.
 macro_rules! now {
     () => {
@@ -27,7 +29,7 @@ pub(super) fn longest_value(max_allowed_packet: usize) -> usize {
 pub(super) fn push_text(sql: &mut String, text: &str) {
     sql.push('\'');
     let mut rest = text;
-    while let Some(at) = rest.find(['\'', '\\', '\0']) {
+    while let Some(at) = memchr3(b'\'', b'\\', 0, rest.as_bytes()) {
         sql.push_str(&rest[..at]);
         sql.push('\\');
         sql.push(if rest.as_bytes()[at] == 0 { '0' } else { char::from(rest.as_bytes()[at]) });
@@ -39,8 +41,7 @@ pub(super) fn push_text(sql: &mut String, text: &str) {
 
 /// How long that literal is.
 pub(super) fn text_length(text: &str) -> usize {
-    let escaped = text.bytes().filter(|byte| matches!(byte, b'\'' | b'\\' | 0)).count();
-    text.len() + escaped + 2
+    text.len() + memchr3_iter(b'\'', b'\\', 0, text.as_bytes()).count() + 2
 }
 
 pub(super) fn text(text: &str) -> String {
@@ -87,7 +88,7 @@ fn join<T>(items: impl IntoIterator<Item = T>, push: impl Fn(&mut String, T)) ->
     if sql.is_empty() { "NULL".to_owned() } else { sql }
 }
 
-/// One statement of many rows, cut into several where it would grow too long.
+/// One statement of many rows, cut into several where it would grow too long; a large row has one of its own.
 #[derive(Debug)]
 pub(super) struct Rows {
     head: &'static str,
@@ -102,13 +103,19 @@ impl Rows {
 
     /// `row` writes what stands between the brackets.
     pub(super) fn push(&mut self, row: impl FnOnce(&mut String)) {
-        match self.statements.last_mut() {
-            Some(statement) if statement.len() < PACKET / 2 => statement.push_str(",("),
-            _ => self.statements.push(format!("{}(", self.head)),
+        let rest = match self.statements.last_mut() {
+            Some(statement) if statement.len() < PACKET / 2 => statement,
+            _ => self.statements.push_mut(self.head.to_owned()),
+        };
+        let before = rest.len();
+        rest.push_str(if before == self.head.len() { "(" } else { ",(" });
+        row(rest);
+        rest.push(')');
+        if before > self.head.len() && rest.len() > PACKET {
+            let alone = format!("{}{}", self.head, &rest[before + 1..]);
+            rest.truncate(before);
+            self.statements.push(alone);
         }
-        let statement = self.statements.last_mut().expect("one was just made");
-        row(statement);
-        statement.push(')');
     }
 
     pub(super) fn statements(self) -> impl Iterator<Item = String> {

@@ -65,6 +65,8 @@ impl Importing<'_> {
 
     async fn begin(&mut self, own: Option<i64>) -> Result<(), StoreError> {
         self.position = self.run("SELECT @.begin_write($1)", &[(&own, Type::INT8)]).await?[0].get(0);
+        // Before locks are looked at, and before there are new ones, which no node has kept anybody waiting with.
+        self.run("SELECT @.forgive(@.now_ms())", &[]).await?;
         let row = self.run("SELECT plan, task FROM @.counters", &[]).await?.remove(0);
         (self.plan, self.first_task) = (row.get::<_, i64>(0) + 1, row.get::<_, i64>(1) + 1);
         Ok(())
@@ -79,13 +81,18 @@ impl Importing<'_> {
         let ids: Vec<&str> = moved.plan.tasks.iter().map(|task| task.id.as_str()).collect();
         let sql =
             "SELECT c.id, p.id FROM @.task_configs c JOIN @.plans p ON p.no = c.plan WHERE c.id = ANY ($1) LIMIT 1";
-        match self.run(sql, &[(&ids, Type::TEXT_ARRAY)]).await?.first() {
-            None => Ok(()),
-            Some(row) => {
-                let (task, owner) = (super::codec::task_id(row.get(0))?, super::codec::plan_id(row.get(1))?);
-                Err(Clash::TaskId { task, owner }.into())
-            }
+        if let Some(row) = self.run(sql, &[(&ids, Type::TEXT_ARRAY)]).await?.first() {
+            let (task, owner) = (super::codec::task_id(row.get(0))?, super::codec::plan_id(row.get(1))?);
+            return Err(Clash::TaskId { task, owner }.into());
         }
+        let tenants: Vec<&str> = moved.locks.iter().map(|lock| lock.tenant.as_str()).collect();
+        let sql = "SELECT tenant FROM @.locks WHERE tenant = ANY ($1) AND expires_at >= @.now_ms() ORDER BY 1";
+        let rows = self.run(sql, &[(&tenants, Type::TEXT_ARRAY)]).await?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let (plan, busy) = (moved.plan.definition.id.clone(), rows.iter().map(|row| row.get(0)).collect());
+        Err(Clash::TenantsBusy { plan, busy }.into())
     }
 
     async fn plan(&self, moved: &MovedPlan) -> Result<(), StoreError> {
@@ -273,15 +280,14 @@ impl Importing<'_> {
     /// Their time begins anew here, by the clock of this server. A position is the next one's fence, so none may be
     /// smaller than these.
     async fn locks(&mut self, moved: &MovedPlan) -> Result<(), StoreError> {
-        // Before there are new ones, which no node has kept anybody waiting with.
-        self.run("SELECT @.forgive(@.now_ms())", &[]).await?;
         let tenants: Vec<&str> = moved.locks.iter().map(|lock| lock.tenant.as_str()).collect();
         let tasks: Vec<&str> = moved.locks.iter().map(|lock| lock.task.as_str()).collect();
         let since: Vec<i64> = moved.locks.iter().map(|lock| lock.since.as_millis()).collect();
         let fences: Vec<i64> = moved.locks.iter().map(|lock| i64::try_from(lock.fence).unwrap_or(i64::MAX)).collect();
         let sql = "INSERT INTO @.locks SELECT t.tenant, c.no, t.since, t.fence, @.now_ms() + $5 \
                    FROM unnest($1, $2, $3, $4) t (tenant, task, since, fence) JOIN @.task_configs c ON c.id = t.task \
-                   ON CONFLICT (tenant) DO NOTHING";
+                   ON CONFLICT (tenant) DO UPDATE SET task = excluded.task, since = excluded.since, \
+                   fence = excluded.fence, expires_at = excluded.expires_at";
         let parameters: &[(&(dyn ToSql + Sync), Type)] = &[
             (&tenants, Type::TEXT_ARRAY),
             (&tasks, Type::TEXT_ARRAY),

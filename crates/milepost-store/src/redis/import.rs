@@ -79,7 +79,12 @@ impl Import<'_> {
                 _ => return Ok(false),
             }
         }
-        Ok(self.step("open", no, first, |call| self.row_and_locks(call)).await?.text(0)? == "ok")
+        let opened = self.step("open", no, first, |call| self.row_and_locks(call)).await?;
+        if opened.text(0)? == "busy" {
+            self.drop_load(no).await?;
+            return Err(Clash::TenantsBusy { plan, busy: vec![opened.text(1)?.to_owned()] }.into());
+        }
+        Ok(opened.text(0)? == "ok")
     }
 
     async fn drop_load(&self, no: i64) -> Result<(), StoreError> {

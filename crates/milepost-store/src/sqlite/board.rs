@@ -188,7 +188,10 @@ impl Board {
         self.last_lease = self.epoch * LEASES_PER_EPOCH;
         self.next_task = number("SELECT coalesce(max(no), 0) + 1 FROM task_configs")?;
         self.next_plan = number("SELECT coalesce(max(no), 0) + 1 FROM plans")?;
-        self.next_event = number("SELECT coalesce(max(pos), 0) + 1 FROM events")?;
+        // A position is the next lock's fence as well, and locks that were moved in may be ahead of the log.
+        let newest =
+            "SELECT max((SELECT coalesce(max(pos), 0) FROM events), (SELECT coalesce(max(fence), 0) FROM locks)) + 1";
+        self.next_event = number(newest)?;
         Ok(())
     }
 

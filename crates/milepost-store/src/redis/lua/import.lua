@@ -53,15 +53,17 @@ local function import_lock(from, now)
   if fence > tonumber(call('HGET', COUNTERS, 'fence') or 0) then
     call('HSET', COUNTERS, 'fence', string.format('%d', fence))
   end
-  if not blocker(task) then
-    lock_tenant(task, since)
-    call('HSET', M .. 'locks', tenant, task.no .. ' ' .. since .. ' ' .. string.format('%d', fence))
-    call('PEXPIRE', P .. 'lock:tenant:' .. tenant, ARGV[from + 4])
-  end
+  lock_tenant(task, since)
+  call('HSET', M .. 'locks', tenant, task.no .. ' ' .. since .. ' ' .. string.format('%d', fence))
+  call('PEXPIRE', P .. 'lock:tenant:' .. tenant, ARGV[from + 4])
 end
 
 function steps.open()
   if not is_loading(id, loaded) or call('ZCARD', M .. 'tasks:' .. loaded) ~= all then return { 'dropped' } end
+  forgive()
+  for lock = at + 7, #ARGV, 5 do
+    if call('EXISTS', P .. 'lock:tenant:' .. ARGV[lock]) == 1 then return { 'busy', ARGV[lock] } end
+  end
   end_load(id)
   local created, now = ARGV[at + 3], ARGV[at + 6]
   local plan = new_plan(loaded, id, tonumber(ARGV[at]), created, defined, 0)
