@@ -267,12 +267,6 @@ impl Board {
         self.slotless.get(&plan).is_some_and(|tasks| tasks.contains(&no))
     }
 
-    /// Slots of the plan that are taken.
-    fn active(&self, plan: i64) -> u64 {
-        let waiting = self.slotless.get(&plan).map_or(0, |tasks| tasks.len() as u64);
-        self.plans.get(&plan).map_or(0, |open| open.counts.running + open.counts.rolling_back - waiting)
-    }
-
     /// What the plan is to claims; one that is not in memory has nothing to start.
     pub(super) fn going(&self, plan: i64) -> Going {
         match self.plans.get(&plan) {
@@ -287,8 +281,13 @@ impl Board {
     }
 
     pub(super) fn free_slots(&self, plan: i64) -> u64 {
-        let most = self.plans.get(&plan).map_or(0, |open| u64::from(open.shared.settings.max_concurrency));
-        most.saturating_sub(self.active(plan))
+        self.plans.get(&plan).map_or(0, |open| self.free_slots_of(plan, open))
+    }
+
+    fn free_slots_of(&self, plan: i64, open: &OpenPlan) -> u64 {
+        let waiting = self.slotless.get(&plan).map_or(0, |tasks| tasks.len() as u64);
+        let taken = open.counts.running + open.counts.rolling_back - waiting;
+        u64::from(open.shared.settings.max_concurrency).saturating_sub(taken)
     }
 
     pub(super) fn new_lease(&mut self) -> u64 {
@@ -311,7 +310,7 @@ impl Board {
     /// Puts a plan where claims look for it, if it may have something to claim.
     pub(super) fn offer(&mut self, no: i64) {
         let Some(plan) = self.plans.get(&no) else { return };
-        if plan.status == PlanStatus::Running && plan.may_have_ready && self.free_slots(no) > 0 {
+        if plan.status == PlanStatus::Running && plan.may_have_ready && self.free_slots_of(no, plan) > 0 {
             self.candidates.insert(no);
         } else {
             self.candidates.remove(&no);

@@ -1,14 +1,16 @@
 //! Between our types and what the tables hold.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use milepost_core::id::{PlanId, TaskId, Tenant};
-use milepost_core::plan::PlanDefinition;
+use milepost_core::plan::{PlanDefinition, TaskDefinition};
 use milepost_core::task::{PlanStatus, Task, TaskSpec, TaskStatus};
 use milepost_core::time::Timestamp;
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
-use crate::codec::{Config, Folded, LogHead, check_body, damaged, fold_log, fold_rows};
+use crate::codec::{Config, Folded, LogHead, check_body, damaged, digest, fold_log, fold_rows};
 use crate::error::StoreError;
 use crate::model::TaskRef;
 use crate::snapshot::SHORTEST;
@@ -22,8 +24,21 @@ pub(super) fn unavailable(operation: &'static str) -> impl Fn(rusqlite::Error) -
 }
 
 /// A plan's digest as its row has it, with the checksum of its definition behind it. Rows of older versions have none.
-pub(super) fn with_checksum(digest: &[u8; 32], definition: &str) -> Vec<u8> {
-    [&digest[..], &crc32fast::hash(definition.as_bytes()).to_be_bytes()].concat()
+pub(super) struct PlanDigest(Vec<u8>);
+
+impl PlanDigest {
+    pub(super) fn of(definition: &str, tasks: &[TaskDefinition]) -> Self {
+        Self([&digest(definition, tasks)[..], &crc32fast::hash(definition.as_bytes()).to_be_bytes()].concat())
+    }
+
+    /// What the row has, of this version or an older one, is of the same plan.
+    pub(super) fn is_of(&self, stored: &[u8]) -> bool {
+        stored.get(..32) == self.0.get(..32)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// A plan's definition, if it is what was written: the commands in it would be run as they are.
@@ -40,8 +55,11 @@ pub(super) fn fold(
     connection: &Connection,
     key: &TaskRef,
     spec: Arc<TaskSpec>,
-    head: &LogHead,
+    head: &Head,
 ) -> Result<Folded, StoreError> {
+    if head.is_new && spec.damage.is_none() {
+        return Ok(Folded { task: Task::created(spec), events: 0 });
+    }
     if head.version >= SHORTEST {
         match fold_from_snapshot(connection, key, &spec, head) {
             Ok(Some(folded)) if !folded.is_damaged() => return Ok(folded),
@@ -56,27 +74,48 @@ pub(super) fn fold(
     }
     let mut log = read_log(connection, key, head.last_event, Since { sequence: 0, position: 0 })?;
     log.reverse();
-    Ok(fold_log(key, spec, log, head))
+    Ok(fold_log(key, spec, log, &head.log))
 }
 
 fn fold_from_snapshot(
     connection: &Connection,
     key: &TaskRef,
     spec: &Arc<TaskSpec>,
-    head: &LogHead,
+    head: &Head,
 ) -> Result<Option<Folded>, StoreError> {
     let Some(kept) = read_snapshot(connection, key)? else { return Ok(None) };
     let invalid = |error| damaged(format!("the snapshot of task {}", key.id), error);
     let task = Task::from_image(spec.clone(), &kept.text).map_err(invalid)?;
     let since = Since { sequence: task.version(), position: kept.position };
     let log = read_log(connection, key, head.last_event, since)?;
-    Ok(Some(fold_rows(key, task, log.into_iter().rev(), head)))
+    Ok(Some(fold_rows(key, task, log.into_iter().rev(), &head.log)))
 }
 
-/// Version, last event and status: columns 8 to 10 of the statement that reads a task.
-pub(super) fn read_head(row: &Row<'_>) -> rusqlite::Result<LogHead> {
-    let (version, last_event) = (row.get::<_, i64>(8)?.unsigned_abs(), row.get(9)?);
-    Ok(LogHead { version, last_event, status: task_status(row, 10)? })
+/// Where a task's log ends.
+pub(super) struct Head {
+    pub(super) log: LogHead,
+    /// Nothing has happened to it since its creation, whose row is whole: it need not be read again.
+    is_new: bool,
+}
+
+impl Deref for Head {
+    type Target = LogHead;
+
+    fn deref(&self) -> &LogHead {
+        &self.log
+    }
+}
+
+/// Version, last event and status, and the creation's checksum and body if that is all: columns 7 to 11 of the statement
+/// that reads a task.
+pub(super) fn read_head(row: &Row<'_>) -> rusqlite::Result<Head> {
+    let (version, last_event) = (row.get::<_, i64>(7)?.unsigned_abs(), row.get(8)?);
+    let log = LogHead { version, last_event, status: task_status(row, 9)? };
+    let is_whole = match (row.get::<_, Option<i64>>(10)?, row.get_ref(11)?) {
+        (Some(crc), ValueRef::Text(body)) => i64::from(crc32fast::hash(body)) == crc,
+        _ => false,
+    };
+    Ok(Head { is_new: is_whole && log.status == TaskStatus::Pending, log })
 }
 
 /// A task's definition: no, id, plan, tenant, created_at, body and crc of `task_configs`, in this order.

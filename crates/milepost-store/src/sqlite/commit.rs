@@ -28,7 +28,7 @@ pub(super) const ADVANCE: &str = "UPDATE task_runtimes SET version = ?2, last_ev
 
 const TRANSITION: &str = "UPDATE task_runtimes SET version = ?2, last_event = ?3, done = ?4, stage = ?5, attempt = ?6, \
     due_at = ?7, flags = ?8, reason = ?9, updated_at = ?10, progress = CASE WHEN ?18 THEN NULL ELSE progress END, status = ?11, queue = ?12, \
-    lease = ?13, wake_at = ?14, started_at = ?15, ended_at = ?16, total = ?17, go = coalesce(?19, go) WHERE no = ?1";
+    lease = ?13, wake_at = ?14, started_at = ?15, ended_at = ?16, total = ?17 WHERE no = ?1";
 
 /// A commit with its events in the form the table holds; encoded by the caller, so that the writer only writes.
 #[derive(Debug)]
@@ -75,8 +75,6 @@ pub(super) struct Standing {
     pub(super) wake_at: Option<Timestamp>,
     /// It is to be rolled back, and nobody has begun.
     pub(super) asked: bool,
-    /// Which eras it is set going for by itself; none leaves that as it is.
-    pub(super) go: Option<u8>,
 }
 
 impl Writer {
@@ -111,8 +109,10 @@ impl Writer {
             let held = self.board.leases.get_mut(&no).expect("a lease that is kept is held");
             (held.version, held.last_event) = (commit.row.version, position);
         } else {
-            let go = if commit.lets_go { self.let_go(no, lease.plan, plan_status)? } else { None };
-            let standing = Standing { go, ..standing_after(&commit, &lease, keeps) };
+            if commit.lets_go {
+                self.let_go(no, lease.plan, plan_status)?;
+            }
+            let standing = standing_after(&commit, &lease, keeps);
             self.transition(no, position, &commit.row, standing, commit.clears_progress)?;
             self.settle_lease(&lease, no, position, &commit.row, standing)?;
         }
@@ -228,7 +228,6 @@ impl Writer {
             row.ended_at,
             row.total,
             clears_progress,
-            standing.go,
         ])?;
         Ok(())
     }
@@ -423,5 +422,5 @@ fn standing_after(commit: &EncodedCommit, before: &Lease, keeps: bool) -> Standi
         LeaseChange::Keep if asked => Some(Timestamp::from_millis(commit.row.updated_at)),
         LeaseChange::Release(_) | LeaseChange::Keep => None,
     };
-    Standing { lease: if keeps { before.number } else { 0 }, wake_at, asked, go: None }
+    Standing { lease: if keeps { before.number } else { 0 }, wake_at, asked }
 }

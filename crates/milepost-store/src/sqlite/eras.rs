@@ -9,6 +9,9 @@ use crate::going;
 use super::board::LetGo;
 use super::writer::Writer;
 
+/// Apart from what every stage changes, so that no stage pays for it.
+const SET_TASK_GO: &str = "UPDATE task_runtimes SET go = ?2 WHERE no = ?1";
+
 impl Writer {
     /// With its first claim an owner is a node: nothing of a manual plan goes on that was set going under another. One
     /// that runs one plan only speaks for no other.
@@ -47,8 +50,7 @@ impl Writer {
         self.set_go(plan, going::once_seen(go))?;
         for (no, own) in self.board.let_go.iter_mut().filter(|(_, own)| own.plan == plan && own.go > going::GOING) {
             own.go = going::once_seen(own.go);
-            let sql = "UPDATE task_runtimes SET go = ?2 WHERE no = ?1";
-            self.connection.prepare_cached(sql)?.execute(params![no, own.go])?;
+            self.connection.prepare_cached(SET_TASK_GO)?.execute(params![no, own.go])?;
         }
         Ok(())
     }
@@ -67,19 +69,18 @@ impl Writer {
         Ok(was_held)
     }
 
-    /// A person wants this task to run. `asked`: what its plan becomes by the same word. Answers what is kept with the
-    /// task, if anything is.
-    pub(super) fn let_go(&mut self, no: i64, plan: i64, asked: Option<PlanStatus>) -> rusqlite::Result<Option<u8>> {
+    /// A person wants this task to run. `asked`: what its plan becomes by the same word.
+    pub(super) fn let_go(&mut self, no: i64, plan: i64, asked: Option<PlanStatus>) -> rusqlite::Result<()> {
         let word = self.board.word(plan);
         if asked == Some(PlanStatus::Running) && self.board.plans[&plan].status != PlanStatus::Running {
-            self.set_go(plan, word)?;
-            return Ok(None);
+            return self.set_go(plan, word);
         }
         if !self.board.going(plan).lacks(word) {
-            return Ok(None);
+            return Ok(());
         }
         self.board.let_go.insert(no, LetGo { plan, go: word });
-        Ok(Some(word))
+        self.connection.prepare_cached(SET_TASK_GO)?.execute(params![no, word])?;
+        Ok(())
     }
 
     fn waits_for_person(&self, no: i64) -> bool {

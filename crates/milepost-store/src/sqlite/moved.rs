@@ -7,7 +7,7 @@ use milepost_core::task::{Record, Task};
 use milepost_core::time::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
-use crate::codec::{SharedPlan, digest, encode_config, encode_events};
+use crate::codec::{SharedPlan, encode_config, encode_events};
 use crate::error::Clash;
 use crate::going;
 use crate::model::{LockRow, TaskRef, Wake};
@@ -16,7 +16,7 @@ use crate::row::RowImage;
 use crate::snapshot::{SHORTEST, Snapshot};
 
 use super::board::OpenPlan;
-use super::codec::with_checksum;
+use super::codec::PlanDigest;
 use super::commit::Standing;
 use super::writer::{Performed, Writer};
 
@@ -63,7 +63,7 @@ impl Writer {
                 row.status.code(),
                 row.version as i64,
                 definition,
-                with_checksum(&digest(&definition, &plan.tasks), &definition),
+                PlanDigest::of(&definition, &plan.tasks).bytes(),
                 first,
                 self.board.next_task - 1,
                 row.created_at.as_millis(),
@@ -180,5 +180,5 @@ fn standing(moved: &MovedTask) -> Standing {
         Wake::At(_) | Wake::Recovery => None,
     };
     let lease = if moved.is_orphan() { LEASE_OF_OLD } else { 0 };
-    Standing { lease, wake_at, asked: moved.is_asked(), go: None }
+    Standing { lease, wake_at, asked: moved.is_asked() }
 }

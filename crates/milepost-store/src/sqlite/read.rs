@@ -181,8 +181,8 @@ impl Reader<'_> {
             .prepare_cached(TASK)
             .and_then(|mut statement| {
                 statement.query_row([no], |row| {
-                    let lease = row.get::<_, i64>(11)?.unsigned_abs();
-                    Ok((read_config(row)?, row.get::<_, i64>(7)?, read_head(row)?, lease))
+                    let lease = row.get::<_, i64>(13)?.unsigned_abs();
+                    Ok((read_config(row)?, row.get::<_, i64>(12)?, read_head(row)?, lease))
                 })
             })
             .map_err(unavailable("read a task"))?;

@@ -159,6 +159,11 @@ ALTER TABLE task_runtimes ADD COLUMN go INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX task_runtimes_go ON task_runtimes (plan, queue, rank, no) WHERE go > 0;
 INSERT INTO meta VALUES ('settled', 0);
 ",
+    r"
+-- Without `queue`, which each task changes when it starts and when it ends.
+DROP INDEX task_runtimes_go;
+CREATE INDEX task_runtimes_go ON task_runtimes (plan, rank, no) WHERE go > 0;
+",
 ];
 
 /// How long is waited for a file that another program has locked.

@@ -11,7 +11,7 @@ use milepost_core::time::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
 use crate::books::BookChange;
-use crate::codec::{SharedPlan, digest, encode_config, encode_events};
+use crate::codec::{Body, SharedPlan, encode_config, encode_events};
 use crate::error::{Clash, StoreError};
 use crate::going;
 use crate::model::{Difference, PlanRow, Resubmit, Start, Submission, Submitted};
@@ -19,7 +19,7 @@ use crate::row::{FLAG_AWAITS_MESSAGE, RowImage};
 
 use super::board::{OpenPlan, Queue};
 use super::claim::TASK;
-use super::codec::{fold, plan_id, read_config, read_head, with_checksum};
+use super::codec::{PlanDigest, fold, plan_id, read_config, read_head};
 use super::commit::INSERT_EVENT;
 use super::mend::{free_strange_locks, line_up_anew};
 use super::read::{read_definition, read_plan};
@@ -29,7 +29,9 @@ use super::writer::{Performed, Writer};
 pub(super) struct EncodedSubmission {
     submission: Submission,
     definition: String,
-    digest: [u8; 32],
+    digest: PlanDigest,
+    /// What the log of each new task begins with.
+    created: Body,
     for_books: BookChange,
 }
 
@@ -38,7 +40,9 @@ impl From<Submission> for EncodedSubmission {
         let for_books = BookChange { keep: std::mem::take(&mut submission.entries), strike: Vec::new() };
         let definition = serde_json::to_string(&submission.plan.definition);
         let definition = definition.expect("a plan's definition came from JSON or YAML");
-        Self { digest: digest(&definition, &submission.plan.tasks), definition, submission, for_books }
+        let digest = PlanDigest::of(&definition, &submission.plan.tasks);
+        let created = encode_events(&[Record::new(submission.now, Event::TaskCreated {})]);
+        Self { digest, definition, created, submission, for_books }
     }
 }
 
@@ -75,7 +79,7 @@ impl Writer {
             .optional()?;
         match known {
             None => self.create(submission, encoded),
-            Some((no, stored)) if stored.starts_with(digest) => self.carry_on(no, submission, Difference::default()),
+            Some((no, stored)) if digest.is_of(&stored) => self.carry_on(no, submission, Difference::default()),
             Some((no, _)) => match submission.resubmit {
                 Resubmit::Same => Ok(Err(self.other_content(no, plan)?)),
                 Resubmit::Update => self.update(no, submission, encoded),
@@ -107,7 +111,7 @@ impl Writer {
         self.board.offer(no);
         self.board.recount(no);
         self.log_plan(no, None, *now)?;
-        self.insert_tasks(no, &plan.definition, &plan.tasks, *now)?;
+        self.insert_tasks(no, &plan.definition, &plan.tasks, &encoded.created, *now)?;
         self.connection
             .prepare_cached(
                 "INSERT INTO plans (no, id, status, version, definition, digest, first_task, last_task, created_at, started_at, go) \
@@ -118,7 +122,7 @@ impl Writer {
                 id.as_str(),
                 status.code(),
                 encoded.definition,
-                with_checksum(&encoded.digest, &encoded.definition),
+                encoded.digest.bytes(),
                 first,
                 self.board.next_task - 1,
                 now.as_millis(),
@@ -197,17 +201,12 @@ impl Writer {
         }
         free_strange_locks(&self.connection)?;
         line_up_anew(&self.connection)?;
-        self.insert_tasks(no, &plan.definition, &added, submission.now)?;
+        self.insert_tasks(no, &plan.definition, &added, &encoded.created, submission.now)?;
         self.connection
             .prepare_cached(
                 "UPDATE plans SET definition = ?2, digest = ?3, last_task = max(last_task, ?4) WHERE no = ?1",
             )?
-            .execute(params![
-                no,
-                encoded.definition,
-                with_checksum(&encoded.digest, &encoded.definition),
-                self.board.next_task - 1
-            ])?;
+            .execute(params![no, encoded.definition, encoded.digest.bytes(), self.board.next_task - 1])?;
         let difference = Difference { added: added.len() as u64, removed: removed.len() as u64 };
         self.reread_after_update(no, &difference, submission.now)?;
         self.carry_on(no, submission, difference)
@@ -239,7 +238,7 @@ impl Writer {
             let (config, rank, head) = self
                 .connection
                 .prepare_cached(TASK)?
-                .query_row([no], |row| Ok((read_config(row)?, row.get::<_, i64>(7)?, read_head(row)?)))?;
+                .query_row([no], |row| Ok((read_config(row)?, row.get::<_, i64>(12)?, read_head(row)?)))?;
             let key = config.key.clone();
             let folded = fold(&self.connection, &key, config.spec(&shared, rank), &head);
             // What cannot be read is set aside when it is claimed.
@@ -317,9 +316,9 @@ impl Writer {
         plan: i64,
         definition: &PlanDefinition,
         tasks: &[TaskDefinition],
+        created: &Body,
         now: Timestamp,
     ) -> rusqlite::Result<()> {
-        let created = encode_events(&[Record::new(now, Event::TaskCreated {})]);
         let mut configs = self.connection.prepare_cached(
             "INSERT INTO task_configs (no, id, plan, tenant, created_at, body, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?;
