@@ -30,6 +30,8 @@ pub(super) struct EncodedSubmission {
     submission: Submission,
     definition: String,
     digest: PlanDigest,
+    /// What the owner keeps in memory of a new plan.
+    shared: SharedPlan,
     /// What the log of each new task begins with.
     created: Body,
     for_books: BookChange,
@@ -42,7 +44,8 @@ impl From<Submission> for EncodedSubmission {
         let definition = definition.expect("a plan's definition came from JSON or YAML");
         let digest = PlanDigest::of(&definition, &submission.plan.tasks);
         let created = encode_events(&[Record::new(submission.now, Event::TaskCreated {})]);
-        Self { digest, definition, created, submission, for_books }
+        let shared = SharedPlan::new(submission.plan.definition.clone());
+        Self { digest, definition, shared, created, submission, for_books }
     }
 }
 
@@ -102,7 +105,7 @@ impl Writer {
         let go = if *start == Start::AtOnce { going::go(recovery, self.board.settled) } else { going::HELD };
         let mut counts = TaskCounts::default();
         counts.add(TaskStatus::Pending, plan.tasks.len() as u64);
-        let shared = SharedPlan::new(plan.definition.clone());
+        let shared = encoded.shared.clone();
         self.board.plan_numbers.insert(id.clone(), no);
         self.board
             .plans
