@@ -390,6 +390,20 @@ async fn a_tenant_that_is_locked_by_a_task_of_another_is_free_again_once_the_fil
     assert_eq!(claim(&file.open()).await.len(), 2);
 }
 
+#[tokio::test]
+async fn a_creation_whose_checksum_is_no_number_sets_its_task_aside_and_the_others_run() {
+    let file = File::new();
+    let store = file.open();
+    submit(&store, plan("p", 2), None).await;
+    let hand = Connection::open(&file.path).unwrap();
+    hand.execute("UPDATE events SET crc = 'none' WHERE task = 1", []).unwrap();
+    drop(hand);
+    let claimed = claim(&store).await;
+    assert_eq!(claimed.iter().map(|held| held.key.no).collect::<Vec<_>>(), [2]);
+    let first = store.task(&TaskId::parse("p-1").unwrap()).await.unwrap().unwrap();
+    assert!(first.set_aside.is_some_and(|why| why.contains("checksum")));
+}
+
 /// Earlier versions took locks in without going on from their fences.
 #[tokio::test]
 async fn a_tenants_fence_grows_on_from_that_of_a_lock_that_is_ahead_of_the_log() {

@@ -114,32 +114,37 @@ impl Inner {
         self.spawn(async move {
             let (parent, child) = (run.parent.clone(), run.id.clone());
             let result = match inner.submit_child(run).await {
-                Ok(()) => inner.relative(&child).await.and_then(|stored| outcome(&stored.task)),
+                Ok(()) => inner.look(|| inner.store.task(&child)).await.and_then(|stored| outcome(&stored.task)),
                 Err(reason) => Some(Err(Cause { error_type: ErrorType::Conflict, reason })),
             };
             let Some(parent) = parent else { return };
             match result {
                 Some(result) => inner.child_ended(&parent, child, result).await,
                 // Whoever cancelled the parent meanwhile found no child yet.
-                None => {
-                    let cancelled = |stored: StoredTask| stored.task.status() == TaskStatus::Cancelled;
-                    if inner.relative(&parent).await.is_some_and(cancelled) {
-                        inner.cancel_child(&parent, &child).await;
-                    }
-                }
+                None if inner.is_cancelled(&parent).await => inner.cancel_child(&parent, &child).await,
+                None => {}
             }
         });
     }
 
-    /// A parent or a child as it is stored, however long the store is away; none once this node stops.
-    async fn relative(&self, task: &TaskId) -> Option<StoredTask> {
+    /// Of a workflow; it is the one task of a plan of its name, whose row tells it without the whole log.
+    async fn is_cancelled(&self, workflow: &TaskId) -> bool {
+        let plan = PlanId::parse(workflow.as_str()).expect("plans and tasks have the same rule for their ids");
+        self.look(|| self.store.plan(&plan)).await.is_some_and(|plan| plan.counts.cancelled > 0)
+    }
+
+    /// Asks the store, however long it is away; none once this node stops.
+    async fn look<T, F>(&self, ask: impl Fn() -> F) -> Option<T>
+    where
+        F: Future<Output = Result<Option<T>, StoreError>>,
+    {
         let mut pause = FIRST_PAUSE;
         loop {
-            match self.store.task(task).await {
+            match ask().await {
                 Ok(found) => return found,
                 Err(StoreError::Unavailable { .. }) if !self.is_stopping() => self.rest_longer(&mut pause).await,
                 Err(error) => {
-                    tracing::debug!(%task, %error, "a parent or child of a workflow could not be read");
+                    tracing::debug!(%error, "a parent or child of a workflow could not be read");
                     return None;
                 }
             }
@@ -217,7 +222,7 @@ impl Inner {
     async fn cancel_child(self: &Arc<Self>, parent: &TaskId, child: &TaskId) {
         // One that was never submitted may have left its name to somebody else.
         let is_its_own = |stored: StoredTask| stored.task.spec().parent.as_ref() == Some(parent);
-        if !self.relative(child).await.is_some_and(is_its_own) {
+        if !self.look(|| self.store.task(child)).await.is_some_and(is_its_own) {
             return;
         }
         let by = By { who: "milepost".to_owned(), why: Some(format!("{parent} has ended")) };

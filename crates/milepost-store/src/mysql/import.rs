@@ -39,13 +39,16 @@ impl Turn {
         for step in tasks.chunks(4096) {
             known.add_owners(self.ask_one(&owners_of(&texts(step.iter().map(|task| task.id.as_str())))).await?)?;
         }
-        let tenants = texts(moved.locks.iter().map(|lock| lock.tenant.as_str()));
-        known.add_busy(self.ask_one(&busy_among(&tenants)).await?)?;
+        for step in moved.locks.chunks(4096) {
+            let tenants = texts(step.iter().map(|lock| lock.tenant.as_str()));
+            known.add_busy(self.ask_one(&busy_among(&tenants)).await?)?;
+        }
         if let Some((task, owner)) = known.owners.into_iter().next() {
             return Ok(Err(Clash::TaskId { task, owner }.into()));
         }
         if !known.busy.is_empty() {
-            let busy = known.busy.into_keys().collect();
+            let mut busy: Vec<String> = known.busy.into_keys().collect();
+            busy.sort();
             return Ok(Err(Clash::TenantsBusy { plan: definition.id.clone(), busy }.into()));
         }
         self.desk.counters.plans += 1;

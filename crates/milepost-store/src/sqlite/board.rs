@@ -190,8 +190,8 @@ impl Board {
         self.next_plan = number("SELECT coalesce(max(no), 0) + 1 FROM plans")?;
         // A position is the next lock's fence as well, and locks that were moved in may be ahead of the log.
         let newest =
-            "SELECT max((SELECT coalesce(max(pos), 0) FROM events), (SELECT coalesce(max(fence), 0) FROM locks)) + 1";
-        self.next_event = number(newest)?;
+            "SELECT max((SELECT coalesce(max(pos), 0) FROM events), (SELECT coalesce(max(fence), 0) FROM locks))";
+        self.next_event = number(newest)?.saturating_add(1);
         Ok(())
     }
 

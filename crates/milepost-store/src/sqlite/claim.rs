@@ -18,15 +18,9 @@ use crate::row::RowImage;
 use crate::snapshot::Snapshot;
 
 use super::board::{Lease, Parked, Place, Queue};
-use super::codec::{fold, read_config, read_head, time};
+use super::codec::{fold, query_task, read_config, read_head, time};
 use super::commit::Standing;
 use super::writer::{Performed, Writer};
-
-/// A task's definition in the columns of `read_config`, where its log ends in those of `read_head`, and its place.
-pub(super) const TASK: &str = "SELECT c.no, c.id, c.plan, c.tenant, c.created_at, c.body, c.crc, \
-    r.version, r.last_event, r.status, e.crc, e.body, r.rank, r.lease, r.wake_at \
-    FROM task_configs c JOIN task_runtimes r ON r.no = c.no \
-    LEFT JOIN events e ON r.version = 1 AND e.pos = r.last_event AND e.task = c.no AND e.seq = 1 WHERE c.no = ?1";
 
 impl Writer {
     pub(super) fn claim(&mut self, request: ClaimRequest) -> Performed<Claimed> {
@@ -178,7 +172,7 @@ impl Writer {
 
     /// Claims one task, or puts it in line for its tenant, or sets it aside because it cannot be read.
     fn take_on(&mut self, no: i64, request: &ClaimRequest, claimed: &mut Claimed) -> rusqlite::Result<()> {
-        let (config, rank, head, lease, wake_at) = self.connection.prepare_cached(TASK)?.query_row([no], |row| {
+        let (config, rank, head, lease, wake_at) = query_task(&self.connection, no, |row| {
             Ok((read_config(row)?, row.get::<_, i64>(12)?, read_head(row)?, row.get::<_, i64>(13)?, time(row, 14)?))
         })?;
         let (key, plan, tenant) = (config.key.clone(), config.plan, config.tenant.clone());

@@ -91,6 +91,36 @@ fn fold_from_snapshot(
     Ok(Some(fold_rows(key, task, log.into_iter().rev(), &head.log)))
 }
 
+/// A task by its number: its definition in the columns of `read_config`, where its log ends in those of `read_head`, and its
+/// place. If nothing has happened to it, its creation comes with it.
+macro_rules! task {
+    ($creation:literal, $events:literal) => {
+        concat!(
+            "SELECT c.no, c.id, c.plan, c.tenant, c.created_at, c.body, c.crc, r.version, r.last_event, r.status, ",
+            $creation,
+            ", r.rank, r.lease, r.wake_at FROM task_configs c JOIN task_runtimes r ON r.no = c.no ",
+            $events,
+            "WHERE c.no = ?1"
+        )
+    };
+}
+
+const TASK: &str = task!(
+    "e.crc, e.body",
+    "LEFT JOIN events e ON r.version = 1 AND e.pos = r.last_event AND e.task = c.no AND e.seq = 1 "
+);
+const TASK_WITHOUT_LOG: &str = task!("NULL, NULL", "");
+
+/// Where the log itself cannot be read, the task is answered without it: its fold then finds what is wrong.
+pub(super) fn query_task<T>(
+    connection: &Connection,
+    no: i64,
+    read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    let query = |sql| connection.prepare_cached(sql)?.query_row([no], &read);
+    query(TASK).or_else(|_| query(TASK_WITHOUT_LOG))
+}
+
 /// Where a task's log ends.
 pub(super) struct Head {
     pub(super) log: LogHead,
@@ -106,13 +136,12 @@ impl Deref for Head {
     }
 }
 
-/// Version, last event and status, and the creation's checksum and body if that is all: columns 7 to 11 of the statement
-/// that reads a task.
+/// Version, last event and status, and the creation's checksum and body if that is all: columns 7 to 11 of `query_task`.
 pub(super) fn read_head(row: &Row<'_>) -> rusqlite::Result<Head> {
     let (version, last_event) = (row.get::<_, i64>(7)?.unsigned_abs(), row.get(8)?);
     let log = LogHead { version, last_event, status: task_status(row, 9)? };
-    let is_whole = match (row.get::<_, Option<i64>>(10)?, row.get_ref(11)?) {
-        (Some(crc), ValueRef::Text(body)) => i64::from(crc32fast::hash(body)) == crc,
+    let is_whole = match (row.get_ref(10)?, row.get_ref(11)?) {
+        (ValueRef::Integer(crc), ValueRef::Text(body)) => i64::from(crc32fast::hash(body)) == crc,
         _ => false,
     };
     Ok(Head { is_new: is_whole && log.status == TaskStatus::Pending, log })

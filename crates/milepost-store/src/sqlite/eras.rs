@@ -93,7 +93,7 @@ impl Writer {
         if !self.board.let_go.values().any(|own| own.plan == plan) {
             return Ok(Vec::new());
         }
-        let sql = "SELECT r.no FROM task_runtimes r JOIN task_configs c ON c.no = r.no \
+        let sql = "SELECT r.no FROM task_runtimes r INDEXED BY task_runtimes_go JOIN task_configs c ON c.no = r.no \
                    WHERE r.plan = ?1 AND r.queue = 0 AND r.go > 0 \
                    AND NOT EXISTS (SELECT 1 FROM locks l WHERE l.tenant = c.tenant AND l.task <> r.no) \
                    ORDER BY r.rank, r.no LIMIT ?2";

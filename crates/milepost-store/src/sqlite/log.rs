@@ -78,8 +78,9 @@ fn text(body: ValueRef<'_>) -> Cow<'_, str> {
     String::from_utf8_lossy(body.as_bytes().unwrap_or_default())
 }
 
+/// What is no number, or none any more, fits no content.
 fn crc(row: &Row<'_>, index: usize) -> rusqlite::Result<u32> {
-    Ok(u32::try_from(row.get::<_, i64>(index)?).unwrap_or(0))
+    Ok(row.get_ref(index)?.as_i64().ok().and_then(|crc| u32::try_from(crc).ok()).unwrap_or(0))
 }
 
 fn decode(key: &TaskRef, chunks: impl IntoIterator<Item = Chunk>) -> Vec<LogRow> {

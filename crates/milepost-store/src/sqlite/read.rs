@@ -20,9 +20,9 @@ use crate::codec::number_events;
 use crate::row::{FLAG_AWAITS_MESSAGE, FLAG_INTERRUPTED, FLAG_PAUSE_REQUESTED};
 
 use super::board::{LEASES_PER_EPOCH, Queue, SETTLED, count_tasks};
-use super::claim::TASK;
 use super::codec::{
-    decode_definition, fold, name, plan_id, plan_status, read_config, read_head, task_status, tenant, time, unavailable,
+    decode_definition, fold, name, plan_id, plan_status, query_task, read_config, read_head, task_status, tenant, time,
+    unavailable,
 };
 use super::counts::PlanCounts;
 use super::log::{Since, read_log};
@@ -176,16 +176,11 @@ impl Reader<'_> {
     /// Reads no more than about so many rows.
     pub(super) fn task(&self, id: &TaskId, most: u64) -> Result<Glance<Option<StoredTask>>, StoreError> {
         let Some(no) = self.task_number(id)? else { return Ok(Glance::Saw(None)) };
-        let (config, rank, head, lease) = self
-            .connection
-            .prepare_cached(TASK)
-            .and_then(|mut statement| {
-                statement.query_row([no], |row| {
-                    let lease = row.get::<_, i64>(13)?.unsigned_abs();
-                    Ok((read_config(row)?, row.get::<_, i64>(12)?, read_head(row)?, lease))
-                })
-            })
-            .map_err(unavailable("read a task"))?;
+        let (config, rank, head, lease) = query_task(self.connection, no, |row| {
+            let lease = row.get::<_, i64>(13)?.unsigned_abs();
+            Ok((read_config(row)?, row.get::<_, i64>(12)?, read_head(row)?, lease))
+        })
+        .map_err(unavailable("read a task"))?;
         if head.version > most {
             return Ok(Glance::TooMuch);
         }

@@ -18,8 +18,7 @@ use crate::model::{Difference, PlanRow, Resubmit, Start, Submission, Submitted};
 use crate::row::{FLAG_AWAITS_MESSAGE, RowImage};
 
 use super::board::{OpenPlan, Queue};
-use super::claim::TASK;
-use super::codec::{PlanDigest, fold, plan_id, read_config, read_head};
+use super::codec::{PlanDigest, fold, plan_id, query_task, read_config, read_head};
 use super::commit::INSERT_EVENT;
 use super::mend::{free_strange_locks, line_up_anew};
 use super::read::{read_definition, read_plan};
@@ -238,10 +237,9 @@ impl Writer {
     fn refold(&mut self, plan: i64) -> rusqlite::Result<()> {
         let shared = self.board.plans[&plan].shared.clone();
         for (no, _) in self.tasks_of(plan)? {
-            let (config, rank, head) = self
-                .connection
-                .prepare_cached(TASK)?
-                .query_row([no], |row| Ok((read_config(row)?, row.get::<_, i64>(12)?, read_head(row)?)))?;
+            let (config, rank, head) = query_task(&self.connection, no, |row| {
+                Ok((read_config(row)?, row.get::<_, i64>(12)?, read_head(row)?))
+            })?;
             let key = config.key.clone();
             let folded = fold(&self.connection, &key, config.spec(&shared, rank), &head);
             // What cannot be read is set aside when it is claimed.
