@@ -114,14 +114,20 @@ async fn a_parent_learns_of_its_childs_end_also_when_the_store_was_away_in_that_
     assert!(mended.elapsed() < Duration::from_secs(30), "{:?}", mended.elapsed());
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_cancel_leaves_alone_what_has_the_name_of_a_child_that_was_never_submitted() {
-    let cluster = Cluster::new();
+/// `p` on a node whose commits and submissions take two seconds each, and its child, which waits for good.
+async fn slow_parent(cluster: &Cluster) -> (Member, Flow) {
     let waits = flow("waits", |ctx, _| async move { ctx.signal::<Value>("never").await });
     let parent = parent_of(&waits);
     let one = cluster.node("one", &parent.registry());
     one.line.commits_take(Duration::from_secs(2));
     one.node.begin(&parent, "p", json!(21)).await;
+    (one, waits)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_leaves_alone_what_has_the_name_of_a_child_that_was_never_submitted() {
+    let cluster = Cluster::new();
+    let (one, waits) = slow_parent(&cluster).await;
     one.node.until("p", |task| task.status() == TaskStatus::Running).await;
     // The step of the child is on its way to the store, and its submission never is.
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -137,11 +143,7 @@ async fn a_cancel_leaves_alone_what_has_the_name_of_a_child_that_was_never_submi
 #[tokio::test(start_paused = true)]
 async fn a_child_that_arrives_after_its_parent_was_cancelled_is_cancelled_too() {
     let cluster = Cluster::new();
-    let waits = flow("waits", |ctx, _| async move { ctx.signal::<Value>("never").await });
-    let parent = parent_of(&waits);
-    let one = cluster.node("one", &parent.registry());
-    one.line.commits_take(Duration::from_secs(2));
-    one.node.begin(&parent, "p", json!(21)).await;
+    let (one, _) = slow_parent(&cluster).await;
     one.node.until("p", |task| task.stages().len() == 1).await;
     // Its submission is on its way to the store.
     tokio::time::sleep(Duration::from_secs(1)).await;
