@@ -199,7 +199,9 @@ impl Source {
             // Nothing suspends a clock that is moved by hand, and years of it are to pass in no time.
             Source::Tokio { drift: 0, .. } => tokio::time::sleep(length).await,
             Source::Tokio { drift, .. } => {
-                tokio::time::sleep(scale(length, MILLION, MILLION + i128::from(drift))).await;
+                // Never for nothing: whoever looks again before any time has passed would look for ever.
+                let length = scale(length, MILLION, MILLION + i128::from(drift)).max(Duration::from_nanos(1));
+                tokio::time::sleep(length).await;
             }
         }
     }
@@ -238,6 +240,13 @@ mod tests {
     /// The store said `at`, and nobody had to wait for it.
     fn told(clock: &Clock, at: Timestamp) {
         clock.follow(at, clock.elapsed(), clock.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rest_that_is_less_than_nothing_by_a_fast_clock_is_over_all_the_same() {
+        let clock = Clock::manual_with_drift(START, 500);
+        clock.sleep_until_elapsed(Duration::from_nanos(1)).await;
+        assert!(clock.elapsed() >= Duration::from_nanos(1));
     }
 
     #[tokio::test(start_paused = true)]
